@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * kiwarp: what the kernel module and the libibverbs provider share.
+ *
+ * Rings
+ * -----
+ * A QP has a send ring and a receive ring (struct kiw_wq_ring), a CQ has a completion ring
+ * (struct kiw_cq_ring). Each is one mapping: the ring header, then `entries` slots of `stride`
+ * octets. `entries` is a power of two. Indexes are free-running 32-bit counters; slot = index &
+ * (entries - 1). The offset to mmap() and the geometry come back from create_qp and create_cq.
+ *
+ * Who writes what, and which store pairs with which load
+ * -------------------------------------------------------
+ * Work rings: the process writes slots and `prod`, the kernel writes `cons` and `flags`.
+ *
+ *   process                                      kernel
+ *   -------                                      ------
+ *   write the slot                               p = load prod             (acquire)
+ *   store prod             (release)  ------->   copy the slot out once, check the copy
+ *   fence                  (seq_cst)
+ *   load flags             (relaxed)             clear KIW_RING_DRAINING
+ *   if not DRAINING: ring the doorbell <------   full barrier, load prod again: new work goes on
+ *
+ * The last pair is a store-load handshake: either the kernel sees the new `prod`, or the process
+ * sees the flag cleared and rings. Hence the full fence on both sides.
+ *
+ * Completion rings: the kernel writes slots and `prod`, the process writes `cons` and `arm`.
+ *
+ *   kernel                                       process
+ *   ------                                       -------
+ *   c = load cons          (acquire)  <-------   store cons                (release)
+ *   write the slots                              p = load prod             (acquire)
+ *   store prod             (release)  ------->   read the slots below p
+ *   full barrier                                 store arm                 (relaxed)
+ *   load arm; if set, exchange with 0            fence                     (seq_cst)
+ *   and notify                                   whoever armed polls once more before it sleeps
+ *
+ * The kernel never trusts what it finds in a mapping: a slot is copied out once and only the copy
+ * is looked at; an index that can't be right (more than `entries` outstanding) puts that QP, or
+ * that CQ, into the error state and touches nothing else. Nothing that the kernel wrote is read
+ * back: it keeps its own indexes.
+ *
+ * A slot of a work ring belongs to the kernel from the store of `prod` until a completion with
+ * `wq_index` at or past it has been polled.
+ *
+ * Doorbell
+ * --------
+ * The uverbs commands POST_SEND and POST_RECV with no work request in them. POST_SEND: look at
+ * the send ring. POST_RECV: needed only while KIW_RING_FLUSH is set in the receive ring's flags.
+ * Both rings demand the doorbell for everything posted while KIW_RING_FLUSH is set: those
+ * requests complete with a flush error.
+ */
+#ifndef KIWARP_ABI_H
+#define KIWARP_ABI_H
+
+#include <linux/types.h>
+
+#define KIWARP_ABI_VERSION 1
+/* Not an allocated id of the kernel tree: "KIWA". */
+#define KIWARP_DRIVER_ID 0x4b495741
+
+/* Appended to the core part of the get_context response. */
+struct kiw_get_context_resp {
+	__u32 max_inline; /* octets, the most that create_qp grants */
+	__u32 max_send_sge;
+	__u32 max_recv_sge;
+	__u32 reserved;
+};
+
+/* Appended to the create_cq response. */
+struct kiw_create_cq_resp {
+	__aligned_u64 mmap_offset;
+	__aligned_u64 mmap_size;
+	__u32 entries;
+	__u32 stride;
+};
+
+/* Appended to the create_qp request. */
+struct kiw_create_qp_req {
+	__aligned_u64 cookie; /* comes back in each completion, not looked at */
+	__u32 flags;          /* none defined, must be 0 */
+	__u32 reserved;       /* must be 0 */
+};
+
+struct kiw_ring_geometry {
+	__aligned_u64 mmap_offset;
+	__aligned_u64 mmap_size;
+	__u32 entries; /* 0: no such ring */
+	__u32 stride;
+};
+
+/* Appended to the create_qp response. */
+struct kiw_create_qp_resp {
+	struct kiw_ring_geometry sq;
+	struct kiw_ring_geometry rq;
+};
+
+/* Bits of kiw_wq_ring.flags. */
+#define KIW_RING_DRAINING 0x1 /* the kernel will look at prod again before it stops */
+#define KIW_RING_FLUSH    0x2 /* the QP is in error: what is posted needs a doorbell to flush */
+
+/* Octets from the start of a mapping to its first slot. */
+#define KIW_RING_HEADER 128
+
+/* Header of a send, receive or shared receive ring. */
+struct kiw_wq_ring {
+	__u32 prod; /* process */
+	__u32 reserved0[15];
+	__u32 cons;  /* kernel: requests that are done with */
+	__u32 flags; /* kernel */
+	__u32 reserved1[14];
+};
+
+/* Values of kiw_cq_ring.arm. */
+#define KIW_ARM_NONE      0
+#define KIW_ARM_SOLICITED 1
+#define KIW_ARM_NEXT      2
+
+/* Header of a completion ring. */
+struct kiw_cq_ring {
+	__u32 prod; /* kernel */
+	__u32 reserved0[15];
+	__u32 cons; /* process */
+	__u32 arm;  /* process; the kernel resets it when it notifies */
+	__u32 reserved1[14];
+};
+
+struct kiw_sge {
+	__aligned_u64 addr;
+	__u32 length;
+	__u32 lkey;
+};
+
+enum kiw_wr_op {
+	KIW_WR_SEND = 0,
+	KIW_WR_SEND_INV = 1,
+	KIW_WR_WRITE = 2,
+	KIW_WR_READ = 3,
+	KIW_WR_RECV = 4, /* in completions only */
+};
+
+/* Bits of kiw_wqe.flags. */
+#define KIW_WQE_SIGNALED  0x01
+#define KIW_WQE_SOLICITED 0x02
+#define KIW_WQE_FENCE     0x04
+#define KIW_WQE_INLINE    0x08
+#define KIW_WQE_FLAGS     0x0f
+
+/*
+ * Send ring slot: this header, then num_sge times struct kiw_sge or, with KIW_WQE_INLINE,
+ * inline_len octets of payload. A slot is 32 octets plus the larger of both maxima, rounded up
+ * to 64.
+ */
+struct kiw_wqe {
+	__u8 opcode; /* enum kiw_wr_op */
+	__u8 flags;  /* KIW_WQE_* */
+	__u8 num_sge;
+	__u8 reserved;
+	__u32 inline_len;
+	__aligned_u64 wr_id;
+	__aligned_u64 remote_addr; /* Write, Read */
+	__u32 rkey;                /* Write, Read: remote STag; Send with Invalidate: STag to invalidate */
+	__u32 reserved1;
+};
+
+/* Receive ring slot: this header, then num_sge times struct kiw_sge, rounded up to 32. */
+struct kiw_rqe {
+	__aligned_u64 wr_id;
+	__u8 num_sge;
+	__u8 reserved[7];
+};
+
+/* Bits of kiw_cqe.flags. */
+#define KIW_CQE_SOLICITED 0x01 /* receive: the sender asked for an event */
+#define KIW_CQE_WITH_INV  0x02 /* receive: inv_stag was invalidated */
+#define KIW_CQE_VOID      0x80 /* set by the process only: skip this one */
+
+/* Completion ring slot. */
+struct kiw_cqe {
+	__aligned_u64 wr_id;
+	__aligned_u64 cookie; /* of kiw_create_qp_req */
+	__u32 qp_num;
+	__u32 byte_len;
+	__u32 wq_index; /* of its request in the ring: everything up to it is free again */
+	__u32 inv_stag;
+	__u8 opcode; /* enum kiw_wr_op */
+	__u8 status; /* values of enum ib_wc_status, which are those of enum ibv_wc_status */
+	__u8 flags;  /* KIW_CQE_* */
+	__u8 reserved[29];
+};
+
+#ifdef __cplusplus
+#define KIW_ABI_ASSERT(expression) static_assert(expression, #expression)
+#else
+#define KIW_ABI_ASSERT(expression) _Static_assert(expression, #expression)
+#endif
+
+KIW_ABI_ASSERT(sizeof(struct kiw_get_context_resp) == 16);
+KIW_ABI_ASSERT(sizeof(struct kiw_create_cq_resp) == 24);
+KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_req) == 16);
+KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_resp) == 48);
+KIW_ABI_ASSERT(sizeof(struct kiw_wq_ring) == KIW_RING_HEADER);
+KIW_ABI_ASSERT(sizeof(struct kiw_cq_ring) == KIW_RING_HEADER);
+KIW_ABI_ASSERT(sizeof(struct kiw_sge) == 16);
+KIW_ABI_ASSERT(sizeof(struct kiw_wqe) == 32);
+KIW_ABI_ASSERT(sizeof(struct kiw_rqe) == 16);
+KIW_ABI_ASSERT(sizeof(struct kiw_cqe) == 64);
+
+#endif /* KIWARP_ABI_H */
