@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The few kernel facilities the protocol library uses, so that the same files
+ * build into the module, into the unit tests and into fuzzers.
+ */
+#ifndef KIW_PROTO_OS_H
+#define KIW_PROTO_OS_H
+
+#ifdef __KERNEL__
+
+#include <linux/build_bug.h>
+#include <linux/kernel.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+#include <linux/types.h>
+#include <linux/unaligned.h>
+
+#else
+
+#include <assert.h>
+#include <endian.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <linux/types.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+
+#ifndef __packed
+#define __packed __attribute__((packed))
+#endif
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define U32_MAX UINT32_MAX
+
+#define cpu_to_be16(v) ((__be16)htobe16(v))
+#define cpu_to_be32(v) ((__be32)htobe32(v))
+#define cpu_to_be64(v) ((__be64)htobe64(v))
+#define cpu_to_le32(v) ((__le32)htole32(v))
+#define be16_to_cpu(v) be16toh(v)
+#define be32_to_cpu(v) be32toh(v)
+#define be64_to_cpu(v) be64toh(v)
+#define le32_to_cpu(v) le32toh(v)
+
+static inline u16 get_unaligned_be16(const void *p)
+{
+	__be16 v;
+
+	memcpy(&v, p, sizeof(v));
+	return be16_to_cpu(v);
+}
+
+static inline void put_unaligned_be16(u16 v, void *p)
+{
+	__be16 w = cpu_to_be16(v);
+
+	memcpy(p, &w, sizeof(w));
+}
+
+#ifndef __cplusplus
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+#endif
+
+#endif /* __KERNEL__ */
+
+#ifdef __cplusplus
+#define KIW_C_BEGIN extern "C" {
+#define KIW_C_END }
+#else
+#define KIW_C_BEGIN
+#define KIW_C_END
+#endif
+
+/**
+ * enum kiw_step - outcome of one attempt to parse octets that arrive piecemeal
+ * @KIW_DONE: everything asked for was there and is good
+ * @KIW_MORE: come back with more octets; the output's @need says how many
+ * @KIW_BAD: the octets are wrong, more of them will not help
+ */
+enum kiw_step {
+	KIW_DONE,
+	KIW_MORE,
+	KIW_BAD,
+};
+
+#endif

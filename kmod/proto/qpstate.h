@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The states of a queue pair and what moves it between them (RDMA Consortium
+ * verbs, RFC 5040 section 6). One table holds all of it; looking a step up has
+ * no side effect, carrying out its actions is the caller's job.
+ */
+#ifndef KIW_PROTO_QPSTATE_H
+#define KIW_PROTO_QPSTATE_H
+
+#include "os.h"
+
+KIW_C_BEGIN
+
+/**
+ * enum kiw_qp_state - states, with the verbs state each is shown as
+ * @KIW_QP_IDLE: no stream (RESET, INIT)
+ * @KIW_QP_RTS: full operation (RTS)
+ * @KIW_QP_CLOSING: orderly close under way (SQD)
+ * @KIW_QP_TERMINATE: Terminate sent or received, stream being closed (SQE)
+ * @KIW_QP_ERROR: stream gone, all work is flushed (ERR)
+ * @KIW_QP_STATES: number of states
+ */
+enum kiw_qp_state {
+	KIW_QP_IDLE,
+	KIW_QP_RTS,
+	KIW_QP_CLOSING,
+	KIW_QP_TERMINATE,
+	KIW_QP_ERROR,
+	KIW_QP_STATES,
+};
+
+/**
+ * enum kiw_qp_event - what can happen to a queue pair
+ * @KIW_EV_CONNECTED: start-up succeeded, the stream is ready
+ * @KIW_EV_CLOSE: owner wants an orderly close, no work pending
+ * @KIW_EV_CLOSE_BUSY: same with sends, Reads or inbound Reads pending
+ * @KIW_EV_MODIFY_TERM: owner wants the Terminate state
+ * @KIW_EV_MODIFY_ERR: owner wants the error state, or an abrupt disconnect
+ * @KIW_EV_MODIFY_RESET: owner wants it idle; in the error state the caller
+ *	makes sure that both queues are empty
+ * @KIW_EV_PEER_FIN: peer closed its direction between messages, no work pending
+ * @KIW_EV_PEER_FIN_BUSY: same with work pending, or inside an FPDU
+ * @KIW_EV_LLP_LOST: reset or timeout of the stream
+ * @KIW_EV_LOCAL_ERROR: this side found an error the peer shall be told
+ * @KIW_EV_TERM_RECEIVED: peer sent a Terminate
+ * @KIW_EV_ACTIVITY: an FPDU arrived or a send was posted
+ * @KIW_EV_CLOSE_DONE: both directions are closed and nothing is left to send,
+ *	or waiting for that timed out
+ * @KIW_EVENTS: number of events
+ */
+enum kiw_qp_event {
+	KIW_EV_CONNECTED,
+	KIW_EV_CLOSE,
+	KIW_EV_CLOSE_BUSY,
+	KIW_EV_MODIFY_TERM,
+	KIW_EV_MODIFY_ERR,
+	KIW_EV_MODIFY_RESET,
+	KIW_EV_PEER_FIN,
+	KIW_EV_PEER_FIN_BUSY,
+	KIW_EV_LLP_LOST,
+	KIW_EV_LOCAL_ERROR,
+	KIW_EV_TERM_RECEIVED,
+	KIW_EV_ACTIVITY,
+	KIW_EV_CLOSE_DONE,
+	KIW_EVENTS,
+};
+
+/* Actions, to be carried out in rising bit order */
+#define KIW_ACT_START 0x0001 /* reset all sequence numbers, begin to work */
+#define KIW_ACT_STOP_RX 0x0002 /* drop whatever arrives from now on */
+#define KIW_ACT_STOP_TX 0x0004 /* start no further message but a Terminate */
+#define KIW_ACT_SEND_TERM 0x0008 /* send a Terminate at the next message boundary */
+#define KIW_ACT_SEND_FIN 0x0010 /* close the sending direction behind all data */
+#define KIW_ACT_ABORT 0x0020 /* reset the stream */
+#define KIW_ACT_FLUSH_SQ 0x0040 /* complete pending sends and Reads as flushed */
+#define KIW_ACT_FLUSH_RQ 0x0080 /* complete posted receives as flushed */
+#define KIW_ACT_DISCONNECT 0x0100 /* tell the CM that the peer or an error ends it */
+#define KIW_ACT_CLOSED 0x0200 /* tell the CM that the stream is gone */
+#define KIW_ACT_ASYNC 0x0400 /* raise the asynchronous event of the cause */
+#define KIW_ACT_LAST_WQE 0x0800 /* with an SRQ: no more of it will be taken */
+
+/**
+ * struct kiw_qp_step - answer to one event in one state
+ * @next: state to enter
+ * @valid: false if the event cannot be, or must be refused; the state stays
+ * @actions: KIW_ACT_*
+ */
+struct kiw_qp_step {
+	u8 next;
+	bool valid;
+	u16 actions;
+};
+
+/**
+ * kiw_qp_step() - look up a transition
+ * @state: current state
+ * @event: what happened
+ *
+ * Return: the step, which is not valid also for arguments out of range.
+ */
+struct kiw_qp_step kiw_qp_step(enum kiw_qp_state state, enum kiw_qp_event event);
+
+/**
+ * kiw_qp_state_name() - printable name of a state
+ * @state: any value
+ *
+ * Return: a constant string.
+ */
+const char *kiw_qp_state_name(enum kiw_qp_state state);
+
+KIW_C_END
+
+#endif
