@@ -29,7 +29,7 @@ KIW_C_BEGIN
  * struct kiw_op_info - what there is to know about one RDMAP opcode
  * @name: for traces and messages
  * @qn: queue number, if untagged
- * @hdr_len: octets in front of the payload; smallest value for Terminate
+ * @hdr_len: octets in front of the payload; for Terminate the DDP header alone
  * @flags: KIW_F_*
  * @cap: KIW_CAP_* it takes to accept it, 0 for RFC 5040 opcodes
  */
@@ -41,7 +41,7 @@ struct kiw_op_info {
 	u8 cap;
 };
 
-/** kiw_ops - one row per opcode, indexed by enum kiw_op */
+/* One row per opcode, indexed by enum kiw_op */
 extern const struct kiw_op_info kiw_ops[KIW_OP_COUNT];
 
 /**

@@ -40,12 +40,11 @@ enum kiw_qp_state {
  *	makes sure that both queues are empty
  * @KIW_EV_PEER_FIN: peer closed its direction between messages, no work pending
  * @KIW_EV_PEER_FIN_BUSY: same with work pending, or inside an FPDU
- * @KIW_EV_LLP_LOST: reset or timeout of the stream
+ * @KIW_EV_LLP_LOST: stream was reset or timed out, also while being closed
  * @KIW_EV_LOCAL_ERROR: this side found an error the peer shall be told
  * @KIW_EV_TERM_RECEIVED: peer sent a Terminate
  * @KIW_EV_ACTIVITY: an FPDU arrived or a send was posted
- * @KIW_EV_CLOSE_DONE: both directions are closed and nothing is left to send,
- *	or waiting for that timed out
+ * @KIW_EV_CLOSE_DONE: both directions are closed and nothing is left to send
  * @KIW_EVENTS: number of events
  */
 enum kiw_qp_event {

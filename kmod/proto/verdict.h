@@ -2,7 +2,7 @@
 /*
  * Named protocol errors. The value of each is what a Terminate message carries:
  * layer, error type and code (RFC 5040 section 4.8, RFC 5041 section 7.2, RFC
- * 5044 section 8, RFC 6581 section 8).
+ * 5044 section 8, RFC 6580 section 3).
  */
 #ifndef KIW_PROTO_VERDICT_H
 #define KIW_PROTO_VERDICT_H

@@ -167,7 +167,7 @@ static_assert(sizeof(struct kiw_term_wire) == 4, "Terminate control word");
 
 #define KIW_TERM_SEGLEN_SIZE 2
 
-/* RFC 7306 section 6.1 */
+/* RFC 7306 section 6.3 */
 #define KIW_IMM_SIZE 8
 
 /* RFC 7306 section 5.2.1 */

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "ddp.h"
+
+/*
+ * Addition that drops the carry out of every bit set in @top. The fields are
+ * added without their top bits, so that no carry leaves them; the top bits
+ * themselves are then added without a carry.
+ */
+static u64 add_fields(u64 a, u64 b, u64 top)
+{
+	return ((a & ~top) + (b & ~top)) ^ ((a ^ b) & top);
+}
+
+bool kiw_atomic_apply(const struct kiw_atomic *at, u64 old, u64 *new_value)
+{
+	switch (at->op) {
+	case KIW_ATOMIC_FETCH_ADD:
+		*new_value = add_fields(old, at->data, at->mask);
+		return true;
+	case KIW_ATOMIC_CMP_SWAP:
+		if ((old ^ at->cmp) & at->cmp_mask)
+			*new_value = old;
+		else
+			*new_value = (old & ~at->mask) | (at->data & at->mask);
+		return true;
+	default:
+		return false;
+	}
+}

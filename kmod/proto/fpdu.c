@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "fpdu.h"
+
+/* Octets that travel between two markers */
+#define MARKER_RUN (KIW_MARKER_SPACING - KIW_MARKER_SIZE)
+
+u32 kiw_mulpdu(u32 emss, bool markers)
+{
+	u32 cost = KIW_FPDU_OVERHEAD + emss % 4;
+
+	/* The largest ULPDU fits anyway; also keeps the sums below from overflowing */
+	if (emss > 2 * KIW_ULPDU_MAX)
+		return KIW_ULPDU_MAX;
+
+	if (markers) {
+		u32 most = (emss + KIW_MARKER_SPACING - 1) / KIW_MARKER_SPACING;
+
+		cost += KIW_MARKER_SIZE * most;
+	}
+	if (emss < KIW_MULPDU_MIN + cost)
+		return KIW_MULPDU_MIN;
+	return min(emss - cost, (u32)KIW_ULPDU_MAX);
+}
+
+u32 kiw_fpdu_markers(u32 offset, u32 ulpdu_len)
+{
+	u32 body = kiw_fpdu_len(ulpdu_len) - KIW_FPDU_CRC_SIZE;
+	struct kiw_marker mk;
+	u32 count = 0;
+
+	kiw_marker_begin(&mk, offset, true);
+	if (!mk.gap) {
+		count = 1;
+		mk.gap = MARKER_RUN;
+	}
+	/* One due right behind PAD counts, it comes before the CRC */
+	if (body >= mk.gap)
+		count += 1 + (body - mk.gap) / MARKER_RUN;
+	return count;
+}
+
+void kiw_marker_begin(struct kiw_marker *mk, u32 offset, bool on)
+{
+	if (!on) {
+		mk->gap = U32_MAX;
+		mk->ptr = 0;
+		return;
+	}
+	mk->gap = -offset % KIW_MARKER_SPACING;
+	mk->ptr = mk->gap;
+}
+
+u32 kiw_marker_run(struct kiw_marker *mk, u32 n)
+{
+	u32 run = min(n, mk->gap);
+
+	mk->gap -= run;
+	return run;
+}
+
+static void marker_step(struct kiw_marker *mk)
+{
+	/* A marker in front of the FPDU is not part of the distance to ULPDU_Length */
+	mk->ptr += mk->ptr ? KIW_MARKER_SPACING : MARKER_RUN;
+	mk->gap = MARKER_RUN;
+}
+
+void kiw_marker_put(struct kiw_marker *mk, void *p)
+{
+	struct kiw_marker_wire *w = p;
+
+	w->reserved = 0;
+	w->fpduptr = cpu_to_be16(mk->ptr);
+	marker_step(mk);
+}
+
+bool kiw_marker_take(struct kiw_marker *mk, const void *p)
+{
+	const struct kiw_marker_wire *w = p;
+	bool good = !((be16_to_cpu(w->fpduptr) ^ mk->ptr) & KIW_MARKER_PTR_MASK);
+
+	marker_step(mk);
+	return good;
+}
