@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Completion queues. */
+#ifndef KIWARP_CQ_H
+#define KIWARP_CQ_H
+
+#include <linux/spinlock.h>
+#include <rdma/ib_verbs.h>
+
+#include "ring.h"
+
+struct kiw_device;
+
+/**
+ * struct kiw_cq - a completion queue
+ * @ibcq: the part that RDMA core knows
+ * @lock: protects @prod, @dead and the slots; innermost, taken with interrupts off, because
+ *	consumers may be called back, and poll, in any context
+ * @map: the ring's memory and its mapping
+ * @prod: index of the next completion; the ring's copy is only written
+ * @entries: slots, a power of two
+ * @dead: overflowed; nothing is added any more
+ *
+ * QPs use it without a reference: RDMA core refuses to destroy a CQ that a QP names.
+ */
+struct kiw_cq {
+	struct ib_cq		ibcq;
+	spinlock_t		lock;
+	struct kiw_ring_map	map;
+	u32			prod;
+	u32			entries;
+	bool			dead;
+};
+
+static inline struct kiw_cq *to_kiw_cq(struct ib_cq *ibcq)
+{
+	return container_of(ibcq, struct kiw_cq, ibcq);
+}
+
+/**
+ * kiw_cq_add() - publish completions
+ * @cq: completion queue
+ * @cqe: completions, in order
+ * @n: how many
+ *
+ * One store publishes all of them, then a consumer that armed the queue is notified. Where they
+ * don't fit, none is added, the queue is dead and IB_EVENT_CQ_ERR goes out once. Any context.
+ *
+ * Return: whether they were added; false means that the QP has to go to the error state.
+ */
+bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
+
+int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+			 struct ib_udata *udata);
+int kiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+
+#endif /* KIWARP_CQ_H */

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* One kiwarp device: what `rdma link add NAME type kiwarp netdev DEV` makes. */
+#ifndef KIWARP_DEVICE_H
+#define KIWARP_DEVICE_H
+
+#include <linux/completion.h>
+#include <linux/list.h>
+#include <linux/spinlock.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+
+#include "stats.h"
+
+/* Limits that query_device reports and the verbs enforce. */
+#define KIW_MAX_QP		65536
+#define KIW_MAX_QP_WR		16384
+#define KIW_MAX_SGE		16
+#define KIW_MAX_INLINE		512	/* octets */
+#define KIW_MAX_CQ		65536
+#define KIW_MAX_CQE		(1 << 20)
+#define KIW_MAX_MR		(1 << 20)
+#define KIW_MAX_PD		65536
+#define KIW_MAX_RD_ATOM		128	/* IRD and ORD of one QP */
+#define KIW_MAX_MSG		(1U << 31)	/* octets */
+
+/**
+ * struct kiw_device - one RDMA device on one network interface
+ * @ibdev: the device that RDMA core knows
+ * @net: namespace of the interface; compared, never followed: the device is gone before it
+ * @ifindex: the interface; sockets are bound to it
+ * @qps: QP number to &struct kiw_qp; readers use RCU
+ * @mrs: STag index (upper 24 bits) to &struct kiw_mr; readers use RCU
+ * @ep_lock: protects @eps; innermost, taken with bottom halves off
+ * @eps: all endpoints of the connection manager, listening ones included
+ * @ep_count: endpoints that still exist, plus one for the device itself
+ * @ep_none: completed when the last endpoint is gone
+ * @num_qp: QPs that exist, at most KIW_MAX_QP
+ * @num_cq: CQs that exist, at most KIW_MAX_CQ
+ * @num_mr: regions that exist, at most KIW_MAX_MR
+ * @num_pd: protection domains that exist, at most KIW_MAX_PD
+ * @stats: counters
+ *
+ * Held by RDMA core from registration to dealloc_driver; verbs objects and endpoints hold no
+ * reference of their own: the core destroys the former first, and dealloc_driver waits for
+ * @ep_none.
+ */
+struct kiw_device {
+	struct ib_device	ibdev;
+	struct net		*net;
+	int			ifindex;
+
+	struct xarray		qps;
+	struct xarray		mrs;
+
+	spinlock_t		ep_lock;
+	struct list_head	eps;
+	refcount_t		ep_count;
+	struct completion	ep_none;
+
+	atomic_t		num_qp;
+	atomic_t		num_cq;
+	atomic_t		num_mr;
+	atomic_t		num_pd;
+
+	struct kiw_stats	stats;
+};
+
+static inline struct kiw_device *to_kiw_device(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct kiw_device, ibdev);
+}
+
+/**
+ * struct kiw_ucontext - one process's open device
+ * @ibuctx: the part that RDMA core knows
+ */
+struct kiw_ucontext {
+	struct ib_ucontext	ibuctx;
+};
+
+/**
+ * struct kiw_pd - protection domain; only its address matters
+ * @ibpd: the part that RDMA core knows
+ */
+struct kiw_pd {
+	struct ib_pd		ibpd;
+};
+
+int kiw_device_init(void);
+void kiw_device_exit(void);
+
+#endif /* KIWARP_DEVICE_H */

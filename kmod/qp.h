@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Queue pairs.
+ *
+ * Locks, outermost first:
+ *   kiw_qp.mutex        attach and detach of the stream, and everything while there is none
+ *   socket lock         of the stream: all of kiw_qp.sq, .rq, .state while it is attached, and
+ *                       all of struct kiw_stream; taken as owner in process context, as
+ *                       bh_lock_sock by TCP when it calls back
+ *   kiw_cq.lock         one completion queue
+ * "The QP is held" below means: socket lock if a stream is attached, else the mutex.
+ *
+ * References (kiw_qp.ref): the verbs object, iw_cm between iw_add_ref and iw_rem_ref. The number
+ * is taken out of the table and a grace period passes before the first is dropped, because
+ * iw_get_qp() looks up and takes its reference under a spinlock only. kiw_destroy_qp() waits for
+ * the last.
+ */
+#ifndef KIWARP_QP_H
+#define KIWARP_QP_H
+
+#include <linux/completion.h>
+#include <linux/kref.h>
+#include <linux/mutex.h>
+#include <rdma/ib_verbs.h>
+
+#include "device.h"
+#include "ring.h"
+#include "proto/qpstate.h"
+
+struct kiw_cq;
+struct kiw_ep;
+struct kiw_stream;
+
+/**
+ * struct kiw_swr - what is left of a send request between its copy out of the ring and its
+ * completion
+ * @wr_id: the user's
+ * @byte_len: for the completion
+ * @op: enum kiw_wr_op
+ * @flags: KIW_WQE_*
+ * @status: enum ib_wc_status, valid when @done
+ * @done: complete as soon as all before it are
+ */
+struct kiw_swr {
+	u64	wr_id;
+	u32	byte_len;
+	u8	op;
+	u8	flags;
+	u8	status;
+	bool	done;
+};
+
+/**
+ * struct kiw_sq - send queue
+ * @map: the ring
+ * @entries: slots, power of two
+ * @stride: octets per slot
+ * @next: index of the next request to take out of the ring
+ * @done: index of the oldest request that has not completed; @done <= @next
+ * @swr: @entries of them, for @done..@next
+ */
+struct kiw_sq {
+	struct kiw_ring_map	map;
+	u32			entries;
+	u32			stride;
+	u32			next;
+	u32			done;
+	struct kiw_swr		*swr;
+};
+
+/**
+ * struct kiw_rq - receive queue
+ * @map: the ring
+ * @entries: slots, power of two, or 0
+ * @stride: octets per slot
+ * @next: index of the next request to take; taken ones complete at once or are the stream's
+ */
+struct kiw_rq {
+	struct kiw_ring_map	map;
+	u32			entries;
+	u32			stride;
+	u32			next;
+};
+
+/**
+ * struct kiw_qp - a queue pair
+ * @ibqp: the part that RDMA core knows
+ * @dev: device
+ * @ref: see above
+ * @freed: completed with the last reference
+ * @mutex: see above
+ * @state: RDMAC state; changed while the QP is held
+ * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
+ *	read under RCU to take a reference
+ * @ep: endpoint that connects or serves this QP, reference held; protected by @mutex
+ * @send_cq: completion queue of @sq
+ * @recv_cq: completion queue of @rq
+ * @sq: send queue
+ * @rq: receive queue
+ * @cookie: of the process, for completions
+ * @max_send_sge: granted
+ * @max_recv_sge: granted
+ * @max_inline: granted, octets
+ * @access: IB_ACCESS_REMOTE_* that the QP allows at all
+ * @ird: reads that the peer may have outstanding, as negotiated
+ * @ord: reads that we may have outstanding, as negotiated
+ * @owner: thread group that created it, the only one that may connect it
+ */
+struct kiw_qp {
+	struct ib_qp			ibqp;
+	struct kiw_device		*dev;
+	struct kref			ref;
+	struct completion		freed;
+	struct mutex			mutex;
+	enum kiw_qp_state		state;
+	struct kiw_stream __rcu		*stream;
+	struct kiw_ep			*ep;
+
+	struct kiw_cq			*send_cq;
+	struct kiw_cq			*recv_cq;
+	struct kiw_sq			sq;
+	struct kiw_rq			rq;
+
+	u64				cookie;
+	u32				max_send_sge;
+	u32				max_recv_sge;
+	u32				max_inline;
+	int				access;
+	u32				ird;
+	u32				ord;
+	struct pid			*owner;
+};
+
+static inline struct kiw_qp *to_kiw_qp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct kiw_qp, ibqp);
+}
+
+/* Verbs and iw_cm operations; see struct ib_device_ops. */
+int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
+int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
+int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init);
+int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+int kiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
+int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
+void kiw_qp_add_ref(struct ib_qp *ibqp);
+void kiw_qp_rem_ref(struct ib_qp *ibqp);
+struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn);
+
+/**
+ * kiw_qp_bind_ep() - reserve an idle QP for a connection attempt
+ * @qp: QP
+ * @ep: endpoint; on success the QP holds a reference to it
+ *
+ * Return: 0, or -EISCONN when it has an endpoint already, or is not idle.
+ */
+int kiw_qp_bind_ep(struct kiw_qp *qp, struct kiw_ep *ep);
+
+/**
+ * kiw_qp_unbind_ep() - the attempt or connection is over
+ * @qp: QP
+ * @ep: endpoint; when it is still the QP's, its reference is dropped
+ */
+void kiw_qp_unbind_ep(struct kiw_qp *qp, struct kiw_ep *ep);
+
+#endif /* KIWARP_QP_H */

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Receive: from the socket's queue to FPDUs to segments, verified and then placed. */
+#ifndef KIWARP_RX_H
+#define KIWARP_RX_H
+
+#include "kiwarp-abi.h"
+#include "proto/ddp.h"
+#include "proto/fpdu.h"
+
+#include "device.h"
+
+struct kiw_stream;
+
+enum kiw_rx_stage {
+	KIW_RX_LENGTH,		/* the two octets of ULPDU_Length */
+	KIW_RX_HEADER,		/* DDP and RDMAP headers */
+	KIW_RX_PAYLOAD,
+	KIW_RX_TRAILER,		/* PAD and CRC */
+};
+
+/**
+ * struct kiw_rx - where the receive side stands; socket lock
+ * @stage: what comes next
+ * @stopped: an error was found or the QP is gone: drop what arrives
+ * @placing: a receive request has been taken for the Send under way
+ * @crc_good: the CRC of this FPDU has been verified
+ * @first: no FPDU has been delivered yet
+ * @have: octets in @hdr
+ * @need: octets of @hdr that the stage wants
+ * @left: octets of payload, or of the trailer, that are still to come
+ * @hdr: ULPDU_Length and headers as received
+ * @seg: the parsed segment
+ * @seq: what is due on each untagged queue
+ * @resp_off: octets of the Read Response under way that have been placed
+ * @recv_id: wr_id of the receive request under way
+ * @recv_index: its index in the ring
+ * @recv_room: octets that it has room for
+ * @recv_sges: entries of @recv_sge
+ * @recv_sge: its buffers
+ */
+struct kiw_rx {
+	enum kiw_rx_stage	stage;
+	bool			stopped;
+	bool			placing;
+	bool			crc_good;
+	bool			first;
+	u32			have;
+	u32			need;
+	u32			left;
+	u8			hdr[KIW_FPDU_LEN_SIZE + KIW_HDR_MAX];
+	struct kiw_seg		seg;
+	struct kiw_seq		seq[KIW_QN_COUNT];
+	u32			resp_off;
+
+	u64			recv_id;
+	u32			recv_index;
+	u32			recv_room;
+	u32			recv_sges;
+	struct kiw_sge		recv_sge[KIW_MAX_SGE];
+};
+
+void kiw_rx_init(struct kiw_rx *rx);
+
+/**
+ * kiw_rx_pump() - take what TCP has for us
+ * @s: stream; socket lock held, any context
+ *
+ * Consumes whole FPDUs, and parts where no CRC has to be seen first, up to a budget; leftovers
+ * are the stream's work.
+ */
+void kiw_rx_pump(struct kiw_stream *s);
+
+/** kiw_rx_ulpdu_len() - ULPDU_Length of the FPDU under way */
+static inline u32 kiw_rx_ulpdu_len(const struct kiw_rx *rx)
+{
+	return get_unaligned_be16(rx->hdr);
+}
+
+#endif /* KIWARP_RX_H */

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One TCP connection in full operation: the socket's callbacks, the receive pump, the transmit
+ * gate, and the orderly and the disorderly end.
+ *
+ * Everything in struct kiw_stream is protected by the socket lock. References: the endpoint that
+ * started it, the QP while it is attached, and whoever took one through the QP.
+ */
+#ifndef KIWARP_STREAM_H
+#define KIWARP_STREAM_H
+
+#include <linux/kref.h>
+#include <linux/net.h>
+#include <linux/workqueue.h>
+
+#include "qp.h"
+#include "rx.h"
+#include "tx.h"
+#include "proto/mpa.h"
+
+struct kiw_ep;
+
+/**
+ * struct kiw_stream - see above
+ * @ref: references
+ * @sk: the connection's socket, reference held; the struct socket stays the endpoint's
+ * @dev: device
+ * @qp: attached QP, or NULL once the stream was stopped
+ * @ep: endpoint to notify, reference held, or NULL once the stream was stopped
+ * @neg: what the MPA start-up agreed on
+ * @initiator: we sent the Request
+ * @rx: receive side
+ * @tx: transmit side
+ * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
+ *	reference while queued.
+ * @saved_data_ready: the socket's own callbacks
+ * @saved_state_change:
+ * @saved_write_space:
+ * @todo: KIW_ACT_* that were put off to process context
+ * @async: asynchronous event to raise with KIW_ACT_ASYNC
+ * @established: the endpoint knows that the peer's first FPDU was good
+ * @fin_sent: our direction is closed
+ * @fin_received: the peer's direction is closed
+ * @ended: the endpoint has been told that nothing more will come
+ */
+struct kiw_stream {
+	struct kref		ref;
+	struct sock		*sk;
+	struct kiw_device	*dev;
+	struct kiw_qp		*qp;
+	struct kiw_ep		*ep;
+	struct kiw_mpa_result	neg;
+	bool			initiator;
+
+	struct kiw_rx		rx;
+	struct kiw_tx		tx;
+	struct delayed_work	work;
+
+	void			(*saved_data_ready)(struct sock *sk);
+	void			(*saved_state_change)(struct sock *sk);
+	void			(*saved_write_space)(struct sock *sk);
+
+	u32			todo;
+	enum ib_event_type	async;
+	bool			established;
+	bool			fin_sent;
+	bool			fin_received;
+	bool			ended;
+};
+
+/**
+ * kiw_stream_start() - begin full operation on a connection
+ * @qp: QP bound to @ep, still idle
+ * @ep: endpoint; it has taken its own callbacks off the socket
+ * @sock: connected socket; stays the endpoint's, but nobody else may touch it until
+ *	kiw_stream_stop()
+ * @neg: outcome of the MPA start-up
+ * @initiator: whether we sent the Request; we then send the RTR message, if one was agreed on
+ *
+ * Moves the QP to RTS, takes the socket's callbacks and looks at what has arrived. May sleep.
+ *
+ * Return: the stream with a reference for the caller, -ENOMEM, or -EISCONN when the QP isn't idle
+ * any more (moved to error, say).
+ */
+struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct socket *sock,
+				    const struct kiw_mpa_result *neg, bool initiator);
+
+/**
+ * kiw_stream_stop() - end full operation
+ * @s: stream
+ * @orderly: the connection came to its regular end; otherwise a QP that still works goes to the
+ *	error state
+ *
+ * Gives the socket its callbacks back, detaches the QP, moves it to its final state and flushes
+ * what is left in its queues. When it returns no callback or work of the stream runs any more, and
+ * the socket is the endpoint's alone: to be reset, or kept until TCP has delivered what it holds.
+ * Idempotent. May sleep, takes the QP's mutex.
+ */
+void kiw_stream_stop(struct kiw_stream *s, bool orderly);
+
+void kiw_stream_put(struct kiw_stream *s);
+
+/** kiw_stream_of() - take a reference to the stream of a QP; NULL when it has none */
+struct kiw_stream *kiw_stream_of(struct kiw_qp *qp);
+
+/**
+ * kiw_stream_event() - carry out a transition of the attached QP
+ * @s: stream with a QP; socket lock held, any context
+ * @event: what happened
+ *
+ * What needs process context is left in @s->todo for kiw_stream_settle(); in atomic context the
+ * caller has to kiw_stream_kick().
+ *
+ * Return: whether the state allows for the event.
+ */
+bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event);
+
+/**
+ * kiw_stream_settle() - send what may be sent, flush and close as due
+ * @s: stream; socket lock held as owner, process context
+ */
+void kiw_stream_settle(struct kiw_stream *s);
+
+/** kiw_stream_kick() - have the stream's work settle it soon; socket lock held, any context */
+void kiw_stream_kick(struct kiw_stream *s);
+
+/**
+ * kiw_stream_fail() - a protocol or protection error: the peer gets a Terminate
+ * @s: stream; socket lock held, any context
+ * @err: what to report; the first error stays
+ * @ulpdu: start of the offending segment, or NULL
+ * @have: octets at @ulpdu
+ * @ulpdu_len: its ULPDU_Length
+ */
+void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u32 have,
+		     u32 ulpdu_len);
+
+#endif /* KIWARP_STREAM_H */

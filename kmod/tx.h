@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Transmit: from work requests and inbound Reads to FPDUs to the socket. */
+#ifndef KIWARP_TX_H
+#define KIWARP_TX_H
+
+#include <linux/bvec.h>
+#include <linux/mm_types_task.h>
+
+#include "kiwarp-abi.h"
+#include "proto/ddp.h"
+#include "proto/term.h"
+
+#include "device.h"
+
+struct kiw_stream;
+
+/* Octets after which a batch is handed to TCP; the last FPDU may exceed it. */
+#define KIW_TX_BATCH	65536
+/* Pieces of a batch: two of the longest FPDUs even if memory comes in single pages. */
+#define KIW_TX_PIECES	(2 * (65536 / 4096 + 2))
+
+/**
+ * struct kiw_orq - an outbound Read that has not been answered
+ * @index: of its request in the send queue
+ * @internal: the RTR message: there is no request and no completion
+ * @sink_stag: as sent
+ * @sink_to: as sent
+ * @len: octets
+ * @num_sge: entries of @sge
+ * @sge: the sink
+ */
+struct kiw_orq {
+	u32		index;
+	bool		internal;
+	u8		num_sge;
+	u32		sink_stag;
+	u64		sink_to;
+	u32		len;
+	struct kiw_sge	sge[];
+};
+
+/**
+ * struct kiw_irq - an inbound Read to be answered
+ * @rr: the request
+ * @msn: its number, for a Terminate
+ */
+struct kiw_irq {
+	struct kiw_rreq	rr;
+	u32		msn;
+};
+
+/**
+ * struct kiw_tx - where the transmit side stands; socket lock
+ * @gate: FPDUs may be sent; a responder waits for the first one of its peer
+ * @stopped: no message but a Terminate may be started
+ * @responding: the message under way is a Read Response
+ * @sending: the message under way is @wqe
+ * @resp_turn: the next message is a Read Response, if there is one
+ * @rtr: KIW_RTR_* to be sent before anything else, or 0
+ * @msn_send: next number on QN 0
+ * @msn_read: next number on QN 1
+ * @wqe: the request under way, private copy
+ * @sge: its buffers, private copy
+ * @inline_data: its inline payload in the ring; each octet is read once
+ * @index: its index in the send queue
+ * @len: octets of the message under way
+ * @off: octets of it in FPDUs so far
+ * @orq: outbound Reads, @orq_size slots of @orq_stride octets
+ * @orq_head: oldest
+ * @orq_tail: next free
+ * @irq: inbound Reads, @irq_size slots
+ * @irq_head: oldest
+ * @irq_tail: next free
+ * @term: the Terminate to send, @term_len octets, 0 none or sent
+ * @frag: memory for FPDUs
+ * @piece: the batch; each holds a reference to its page
+ * @pieces: how many
+ * @batch_len: octets in the batch
+ * @batch_sent: octets that TCP took
+ * @batch_index: send requests before this are wholly in the batch or earlier ones
+ */
+struct kiw_tx {
+	bool			gate;
+	bool			stopped;
+	bool			responding;
+	bool			sending;
+	bool			resp_turn;
+	u8			rtr;
+	u32			msn_send;
+	u32			msn_read;
+
+	struct kiw_wqe		wqe;
+	struct kiw_sge		sge[KIW_MAX_SGE];
+	const void		*inline_data;
+	u32			index;
+	u32			len;
+	u32			off;
+
+	void			*orq;
+	u32			orq_size;
+	u32			orq_stride;
+	u32			orq_head;
+	u32			orq_tail;
+	struct kiw_irq		*irq;
+	u32			irq_size;
+	u32			irq_head;
+	u32			irq_tail;
+
+	u8			term[KIW_TERM_MAX_LEN];
+	u32			term_len;
+
+	struct page_frag	frag;
+	struct bio_vec		piece[KIW_TX_PIECES];
+	u32			pieces;
+	u32			batch_len;
+	u32			batch_sent;
+	u32			batch_index;
+};
+
+/**
+ * kiw_tx_init() - prepare the transmit side
+ * @tx: zeroed
+ * @ord: Reads to have outstanding, one more is added for an RTR that is a Read
+ * @ird: Reads to hold for the peer
+ * @max_sge: of a Read's sink
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge);
+
+/** kiw_tx_free() - drop all memory; nothing may be under way any more */
+void kiw_tx_free(struct kiw_tx *tx);
+
+/**
+ * kiw_tx_run() - send what may be sent
+ * @s: stream; socket lock held as owner, process context
+ *
+ * Return: true when it stopped before it was through and wants to be called again: memory was
+ * short, or it had its share. After a full socket the write-space callback takes over.
+ */
+bool kiw_tx_run(struct kiw_stream *s);
+
+/** kiw_tx_pending() - is there anything that FIN would cut off; socket lock held */
+bool kiw_tx_pending(const struct kiw_stream *s);
+
+static inline struct kiw_orq *kiw_orq_slot(const struct kiw_tx *tx, u32 index)
+{
+	return tx->orq + (size_t)(index % tx->orq_size) * tx->orq_stride;
+}
+
+static inline u32 kiw_orq_len(const struct kiw_tx *tx)
+{
+	return tx->orq_tail - tx->orq_head;
+}
+
+static inline u32 kiw_irq_len(const struct kiw_tx *tx)
+{
+	return tx->irq_tail - tx->irq_head;
+}
+
+#endif /* KIWARP_TX_H */
