@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0
+# Boots a guest of either kind. Sourced after build.sh. The caller has set TREE, KERNEL (uml), KVER, MEMORY, DEST,
+# SIW (or empty) and RUN, the folder of this run: out/ and ctl/ are shared with the guest.
+
+# boot_uml: becomes the guest
+boot_uml() {
+	local binds=("$KERNEL:/kernel:ro" "$DEST:/dest:ro" "$TOP:/src:ro" "$RUN/out:/out" "$RUN/ctl:/ctl")
+	[ -z "$SIW" ] || binds+=("$SIW:/siw:ro")
+	enter_tree "$TREE" "${binds[@]}" -- /kernel/linux "mem=$MEMORY" ncpus=2 seccomp=on uml_dir=/tmp/ \
+		root=/dev/root rootfstype=hostfs rootflags=/ ro init=/src/scripts/guest-init/uml \
+		noreboot con=null con0=null,fd:1 ssl=null ssl0=null,fd:3 ssl1=null,fd:4 loglevel=5 panic=-1 \
+		</dev/null 3>"$RUN/stdout" 4>"$RUN/stderr" >"$RUN/console.txt" 2>&1
+}
+
+initrd_file() {
+	echo "$CACHE/initrd/$KVER-$(hash_of "$TOP/scripts/guest-init/initrd" "$TOP/scripts/lib/boot.sh" -- "${TREE##*/}")"
+}
+
+initrd_make() {
+	local file=$1 work module name
+	work=$(mktemp -d)
+	mkdir -p "$work"/{bin,dev,proc,sys,modules} "${file%/*}"
+	cp "$TREE/bin/busybox" "$work/bin/"
+	cp "$TOP/scripts/guest-init/initrd" "$work/init"
+	: >"$work/modules/list"
+	for module in virtio_pci virtio_console 9pnet_virtio 9p virtiofs overlay virtio_rng; do
+		chroot "$TREE" modprobe -S "$KVER" --show-depends "$module" 2>/dev/null || :
+	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r module; do
+		name=${module##*/} name=${name%%.ko*}.ko
+		case $module in
+		*.xz) xz -dc "$TREE$module" ;;
+		*.zst) chroot "$TREE" zstd -qdc "$module" ;;
+		*) cat "$TREE$module" ;;
+		esac >"$work/modules/$name"
+		echo "$name" >>"$work/modules/list"
+	done
+	(cd "$work" && find . | ./bin/busybox cpio -o -H newc) >"$file.new" 2>/dev/null
+	rm -rf "$work"
+	mv "$file.new" "$file"
+}
+
+# kvm_works: whether this kernel boots under KVM here. Some machines have a /dev/kvm that can't; asked once.
+kvm_works() {
+	local known
+	[ -w /dev/kvm ] || return 1
+	known=$CACHE/kvm/$(hash_of -- "$(uname -rv)" "$KVER" "$(cat /proc/sys/kernel/random/boot_id)")
+	if [ ! -e "$known" ]; then
+		say "seeing whether KVM works here"
+		mkdir -p "${known%/*}"
+		# In a subshell, whose word about an aborted qemu is nothing to show
+		(timeout -s KILL 30 qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35,accel=kvm \
+			-cpu host -smp 2 -m 512M -kernel "$TREE/boot/vmlinuz-$KVER" -initrd "$INITRD" \
+			-append 'console=ttyS0 panic=-1 kiwarp.probe' -serial "file:$known.$$" </dev/null || :) >/dev/null 2>&1
+		if grep -q 'kiwarp-probe: up' "$known.$$"; then echo yes; else echo no; fi >"$known.new.$$"
+		rm -f "$known.$$"
+		mv "$known.new.$$" "$known"
+	fi
+	grep -q yes "$known"
+}
+
+qemu_prepare() {
+	host_packages qemu-system-x86
+	INITRD=$(initrd_file)
+	once "$CACHE/locks/initrd-$KVER" test -e "$INITRD" -- initrd_make "$INITRD"
+	# TCG emulates the crc32 instruction slowly; a CPU without it makes kernel and programs use their tables.
+	if kvm_works; then ACCEL=(-accel kvm -cpu host); else ACCEL=(-accel 'tcg,thread=multi' -cpu qemu64); fi
+}
+
+share() { SHARES+=(-virtfs "local,path=$2,mount_tag=$1,security_model=none,multidevs=remap${3:+,readonly=on}"); }
+
+# boot_qemu: becomes the guest. The root comes by virtiofs where the machine has its daemon, else by 9p.
+boot_qemu() {
+	local daemon socket memory=(-m "$MEMORY") transport=9p
+	SHARES=()
+	daemon=$(ls /usr/libexec/virtiofsd /usr/lib/qemu/virtiofsd 2>/dev/null | head -n 1 || :)
+	if [ -n "$daemon" ]; then
+		socket=$RUN/fs
+		case $daemon in
+		*/qemu/*) set -- -o source="$TREE" -o sandbox=chroot -o cache=always -o no_posix_lock ;;
+		*) set -- --shared-dir "$TREE" --sandbox=chroot --cache=always ;;
+		esac
+		setpriv --pdeathsig KILL "$daemon" --socket-path="$socket" --thread-pool-size=2 "$@" </dev/null >"$RUN/virtiofsd.log" 2>&1 &
+		for _ in {1..100}; do [ -S "$socket" ] && break; sleep 0.05; done
+		if [ -S "$socket" ]; then
+			transport=virtiofs
+			memory+=(-object "memory-backend-memfd,id=mem,size=$MEMORY,share=on" -numa node,memdev=mem)
+			SHARES+=(-chardev "socket,id=fs,path=$socket" -device vhost-user-fs-pci,queue-size=1024,chardev=fs,tag=tree)
+		fi
+	fi
+	[ $transport = virtiofs ] || share tree "$TREE" ro
+	share dest "$DEST" ro
+	share src "$TOP" ro
+	share out "$RUN/out"
+	share ctl "$RUN/ctl"
+	[ -z "$SIW" ] || share siw "$SIW" ro
+	# The console log needs a descriptor of its own: standard output and error belong to the command.
+	exec setpriv --pdeathsig KILL qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35 \
+		"${ACCEL[@]}" -smp 2 "${memory[@]}" -kernel "$TREE/boot/vmlinuz-$KVER" -initrd "$INITRD" \
+		-append "console=ttyS0 loglevel=5 log_buf_len=4M panic=-1 oops=panic mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on kiwarp.transport=$transport" \
+		"${SHARES[@]}" -serial "file:$RUN/console.txt" -device virtio-rng-pci -device virtio-serial-pci \
+		-chardev "file,id=out,path=$RUN/stdout" -device virtserialport,chardev=out,name=stdout \
+		-chardev "file,id=err,path=$RUN/stderr" -device virtserialport,chardev=err,name=stderr \
+		</dev/null >"$RUN/qemu.txt" 2>&1
+}

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0
+# Shared by the scripts of this folder's parent. Sourced; the caller has set -euo pipefail.
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+CACHE=${KIWARP_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/kiwarp}
+
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+
+# die STATUS MESSAGE...
+die() {
+	local status=$1
+	shift
+	say "$@"
+	exit "$status"
+}
+
+# hash_of FILE... [-- WORD...]: a short name for this content
+hash_of() {
+	local files=()
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do files+=("$1"); shift; done
+	{ [ ${#files[@]} = 0 ] || cat -- "${files[@]}"; printf '%s\n' "$@"; } | sha256sum | cut -c1-12
+}
+
+# once LOCK TEST... -- COMMAND...: runs COMMAND under a lock, unless TEST says that another has done it
+once() {
+	local lock=$1 test=()
+	shift
+	while [ "$1" != -- ]; do test+=("$1"); shift; done
+	shift
+	"${test[@]}" && return 0
+	mkdir -p "${lock%/*}"
+	(
+		exec 9>"$lock"
+		flock -n 9 || { say "waiting for another build of ${lock##*/}"; flock 9; }
+		"${test[@]}" || "$@" 9>&-
+	)
+}
+
+need_root() { [ "$(id -u)" = 0 ] || die 2 "must run as root"; }
+
+# host_packages NAME...: installs those that are missing, never a server
+host_packages() {
+	local missing=() p
+	for p; do
+		[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null || :)" = installed ] || missing+=("$p")
+	done
+	[ ${#missing[@]} = 0 ] && return 0
+	need_root
+	say "installing on this machine: ${missing[*]}"
+	mkdir -p "$CACHE"
+	(
+		flock 9
+		export DEBIAN_FRONTEND=noninteractive
+		apt-get -qq install -y --no-install-recommends "${missing[@]}" ||
+			{ apt-get -qq update && apt-get -qq install -y --no-install-recommends "${missing[@]}"; }
+	) 9>"$CACHE/apt.lock" >"$CACHE/apt.log" 2>&1 9>&- ||
+		die 96 "these packages could not be installed: ${missing[*]} (see $CACHE/apt.log)"
+}

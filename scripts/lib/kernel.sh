@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+# The kernels that are built here (User-Mode Linux) and the peer driver siw. Sourced after tree.sh.
+
+# source_package VERSION TREEDIR: path of the linux-source package of that version
+source_package() { tree_fetch "$2" "linux-source-$1" "$CACHE/debs/source-${2##*/}"; }
+
+# unpack_source DEB VERSION FOLDER TAR-ARGUMENT...: parts of the kernel source, without its top folder
+unpack_source() {
+	local deb=$1 version=$2 folder=$3
+	shift 3
+	mkdir -p "$folder"
+	dpkg-deb --fsys-tarfile "$deb" | tar -xO "./usr/src/linux-source-$version.tar.xz" | xz -dc -T0 |
+		tar -x -C "$folder" --strip-components=1 "$@"
+}
+
+uml_configs() {
+	local name
+	for name in ${1//+/ }; do echo "$TOP/scripts/kernels/$name.config"; done
+}
+
+# uml_dir VERSION CONFIGS TREEDIR: where that kernel stands
+uml_dir() {
+	local files
+	mapfile -t files < <(uml_configs "$2")
+	for f in "${files[@]}"; do [ -r "$f" ] || die 2 "no kernel configuration ${f##*/}"; done
+	echo "$CACHE/kernels/uml-$1-$2-$(hash_of "${files[@]}" "$TOP/scripts/kernels/build-uml" -- "${3##*/}")"
+}
+
+# uml_need VERSION CONFIGS TREEDIR: builds it unless it is there
+uml_need() {
+	local dir
+	dir=$(uml_dir "$@")
+	once "$CACHE/locks/${dir##*/}" test -e "$dir" -- uml_make "$1" "$2" "$3" "$dir"
+}
+
+uml_make() {
+	local version=$1 configs=$2 tree=$3 dir=$4 deb files name start=$SECONDS
+	need_root
+	say "building the User-Mode Linux kernel $version, configuration $configs (about ten minutes, log: $dir.log)"
+	deb=$(source_package "$version" "$tree")
+	rm -rf "$dir.new"
+	unpack_source "$deb" "$version" "$dir.new" --exclude='*/arch/[a-t]*/*.[chS]' --exclude='*/arch/*/boot/dts' \
+		--exclude='*/Documentation/*/*' --exclude='*/tools/testing' --exclude='*/tools/perf' \
+		--exclude='*/drivers/gpu/drm/*/*.[ch]' --exclude='*/drivers/media/*.[ch]' --exclude='*/sound/*.[ch]' \
+		--exclude='*/drivers/net/wireless/*.[ch]' --exclude='*/drivers/net/ethernet/*.[ch]'
+	mapfile -t files < <(uml_configs "$configs")
+	cat "${files[@]}" >"$dir.new/kiwarp.config"
+	cp "$TOP/scripts/kernels/build-uml" "$dir.new/kiwarp-build"
+	LIMIT=5400 in_tree "$tree" "$dir.new:/kernel" -- bash /kernel/kiwarp-build >"$dir.log" 2>&1 </dev/null ||
+		{ tail -n 20 "$dir.log" >&2; die 96 "the kernel was not built (whole log: $dir.log)"; }
+	mv "$dir.new" "$dir"
+	say "kernel $version built in $((SECONDS - start)) s"
+}
+
+# siw_dir KVER TREEDIR KERNELKEY: where the peer driver, built for that kernel, stands
+siw_dir() { echo "$CACHE/siw/$1-$(hash_of "$TOP/scripts/kernels/build-siw" -- "${2##*/}" "$3")"; }
+
+# siw_need KVER TREEDIR KERNELKEY VERSION KDIR BIND...
+siw_need() {
+	local dir
+	dir=$(siw_dir "$1" "$2" "$3")
+	once "$CACHE/locks/siw-${dir##*/}" test -e "$dir" -- siw_make "$dir" "$2" "$4" "$5" "${@:6}"
+}
+
+siw_make() {
+	local dir=$1 tree=$2 version=$3 kdir=$4 deb
+	shift 4
+	say "building the peer driver siw from the release's kernel source"
+	deb=$(source_package "$version" "$tree")
+	rm -rf "$dir.new"
+	unpack_source "$deb" "$version" "$dir.new/tree" --wildcards '*/drivers/infiniband/sw/siw'
+	mv "$dir.new/tree/drivers/infiniband/sw/siw" "$dir.new/siw"
+	cp "$TOP/scripts/kernels/build-siw" "$dir.new/"
+	LIMIT=1200 in_tree "$tree" "$dir.new:/build" "$@" -- bash /build/build-siw "$kdir" >"$dir.log" 2>&1 </dev/null ||
+		{ tail -n 20 "$dir.log" >&2; die 96 "siw was not built (whole log: $dir.log)"; }
+	mv "$dir.new" "$dir"
+}

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0
+# Root trees, one per Debian release. Sourced after common.sh.
+
+. "$TOP/scripts/lib/recipe.sh"
+
+# tree_dir TREE: where this recipe's tree of that release stands
+tree_dir() {
+	echo "$CACHE/trees/$1-$(hash_of "$TOP/scripts/lib/recipe.sh" "$TOP/scripts/kernels/packages")"
+}
+
+# tree_need TREE: makes it unless it is there
+tree_need() {
+	local dir
+	dir=$(tree_dir "$1")
+	once "$CACHE/locks/tree-$1" test -e "$dir" -- tree_make "$1" "$dir"
+}
+
+# tree_fetch DIR PACKAGE FOLDER: downloads PACKAGE with the tree's own sources and keys; prints the .deb's path
+tree_fetch() {
+	local dir=$1 package=$2 folder=$3 deb lists
+	deb=$(find "$folder" -name "${package}_*.deb" 2>/dev/null | sort -V | tail -n 1)
+	if [ -z "$deb" ]; then
+		mkdir -p "$folder"
+		lists=$(mktemp -d)
+		mkdir -p "$lists/lists/partial"
+		printf '%s\n' "Dir \"$dir\";" "Dir::State::lists \"$lists/lists\";" 'Dir::Cache::pkgcache "";' 'Dir::Cache::srcpkgcache "";' \
+			'APT::Architecture "amd64";' 'APT::Sandbox::User "root";' >"$lists/conf"
+		(cd "$folder" && export APT_CONFIG=$lists/conf && apt-get -qq update && apt-get -qq download "$package") >&2 ||
+			die 96 "package $package could not be fetched"
+		rm -rf "$lists"
+		deb=$(find "$folder" -name "${package}_*.deb" | sort -V | tail -n 1)
+	fi
+	echo "$deb"
+}
+
+# enter_tree DIR [BIND...] -- COMMAND...: becomes COMMAND, as root inside the tree, in namespaces of its own, without
+# network. BIND is HOSTPATH:PATH or HOSTPATH:PATH:ro. The tree itself is read-only, /tmp is empty, the working folder is
+# /build. Everything in there dies with the process, and the process with its parent.
+enter_tree() {
+	local dir=$1 binds=()
+	shift
+	while [ "$1" != -- ]; do binds+=("$1"); shift; done
+	shift
+	exec env -i PATH="$PATH" TREE="$dir" BINDS="$(printf '%s\n' "${binds[@]}")" \
+		${LIMIT:+timeout --foreground -s KILL "$LIMIT"} setpriv --pdeathsig KILL \
+		unshare --mount --propagation private --pid --fork --kill-child --net bash "$TOP/scripts/lib/enter" "$@"
+}
+
+in_tree() { (enter_tree "$@"); }

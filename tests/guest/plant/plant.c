@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Plants one fault in the kernel, so that the tests can see whether the guest's log check and detectors find it.
+ * Loading always fails: there is nothing to unload afterwards.
+ */
+#include <linux/delay.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+static char *what = "warning";
+module_param(what, charp, 0);
+MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, lock_order or sleep_atomic");
+
+static DEFINE_SPINLOCK(first);
+static DEFINE_SPINLOCK(second);
+
+static void plant_warning(void)
+{
+	WARN(1, "planted\n");
+}
+
+static void plant_panic(void)
+{
+	panic("planted");
+}
+
+static void plant_use_after_free(void)
+{
+	char *p = kmalloc(64, GFP_KERNEL);
+
+	kfree(p);
+	pr_info("read %d\n", READ_ONCE(p[3]));
+}
+
+static void plant_overrun(void)
+{
+	char *p = kmalloc(40, GFP_KERNEL);
+	char *end = p + 40;
+
+	OPTIMIZER_HIDE_VAR(end);
+	if (p)
+		WRITE_ONCE(*end, 1);
+	kfree(p);
+}
+
+static void plant_leak(void)
+{
+	void *p = kmalloc(4242, GFP_KERNEL);
+
+	OPTIMIZER_HIDE_VAR(p);
+}
+
+static void plant_lock_order(void)
+{
+	spin_lock(&first);
+	spin_lock(&second);
+	spin_unlock(&second);
+	spin_unlock(&first);
+
+	spin_lock(&second);
+	spin_lock(&first);
+	spin_unlock(&first);
+	spin_unlock(&second);
+}
+
+static void plant_sleep_atomic(void)
+{
+	spin_lock(&first);
+	msleep(1);
+	spin_unlock(&first);
+}
+
+static const struct {
+	const char *name;
+	void (*plant)(void);
+} faults[] = {
+	{ "warning", plant_warning },
+	{ "panic", plant_panic },
+	{ "use_after_free", plant_use_after_free },
+	{ "overrun", plant_overrun },
+	{ "leak", plant_leak },
+	{ "lock_order", plant_lock_order },
+	{ "sleep_atomic", plant_sleep_atomic },
+};
+
+static int __init plant_init(void)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(faults); i++) {
+		if (!strcmp(what, faults[i].name)) {
+			faults[i].plant();
+			return -ECANCELED;
+		}
+	}
+	return -EINVAL;
+}
+module_init(plant_init);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Plants a fault for the self-tests of the guests");
