@@ -27,6 +27,9 @@ struct kiw_cursor {
 /** kiw_cursor_open() - start at sequence number @seq; it must be in the queue or at its end */
 void kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq);
 
+/** kiw_cursor_fork() - open @c where @from stands */
+void kiw_cursor_fork(struct kiw_cursor *c, const struct kiw_cursor *from);
+
 /** kiw_cursor_close() - end the walk; to be called for every cursor that was opened */
 void kiw_cursor_close(struct kiw_cursor *c);
 

@@ -23,7 +23,6 @@ enum kiw_rx_stage {
  * @stage: what comes next
  * @stopped: an error was found or the QP is gone: drop what arrives
  * @placing: a receive request has been taken for the Send under way
- * @crc_good: the CRC of this FPDU has been verified
  * @first: no FPDU has been delivered yet
  * @have: octets in @hdr
  * @need: octets of @hdr that the stage wants
@@ -42,7 +41,6 @@ struct kiw_rx {
 	enum kiw_rx_stage	stage;
 	bool			stopped;
 	bool			placing;
-	bool			crc_good;
 	bool			first;
 	u32			have;
 	u32			need;

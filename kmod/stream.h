@@ -38,7 +38,8 @@ struct kiw_ep;
  * @saved_write_space:
  * @todo: KIW_ACT_* that were put off to process context
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
- * @established: the endpoint knows that the peer's first FPDU was good
+ * @rx_more: the receive pump stopped for want of budget
+ * @busy: a process-context owner will settle before it lets go: no need for the work
  * @fin_sent: our direction is closed
  * @fin_received: the peer's direction is closed
  * @ended: the endpoint has been told that nothing more will come
@@ -62,7 +63,8 @@ struct kiw_stream {
 
 	u32			todo;
 	enum ib_event_type	async;
-	bool			established;
+	bool			rx_more;
+	bool			busy;
 	bool			fin_sent;
 	bool			fin_received;
 	bool			ended;
@@ -108,21 +110,29 @@ struct kiw_stream *kiw_stream_of(struct kiw_qp *qp);
  * @s: stream with a QP; socket lock held, any context
  * @event: what happened
  *
- * What needs process context is left in @s->todo for kiw_stream_settle(); in atomic context the
- * caller has to kiw_stream_kick().
+ * What needs process context is left in @s->todo for whoever unlocks the stream, or its work.
  *
  * Return: whether the state allows for the event.
  */
 bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event);
 
-/**
- * kiw_stream_settle() - send what may be sent, flush and close as due
- * @s: stream; socket lock held as owner, process context
- */
-void kiw_stream_settle(struct kiw_stream *s);
+/** kiw_stream_lock() - take the socket lock as owner; process context */
+void kiw_stream_lock(struct kiw_stream *s);
 
-/** kiw_stream_kick() - have the stream's work settle it soon; socket lock held, any context */
+/**
+ * kiw_stream_unlock() - do all that is due, then drop the socket lock
+ * @s: stream locked by kiw_stream_lock()
+ *
+ * Sends what may be sent, flushes and closes as due, also what packets that came in meanwhile ask
+ * for.
+ */
+void kiw_stream_unlock(struct kiw_stream *s);
+
+/** kiw_stream_kick() - have somebody do what is due soon; socket lock held, any context */
 void kiw_stream_kick(struct kiw_stream *s);
+
+int kiw_stream_init(void);
+void kiw_stream_exit(void);
 
 /**
  * kiw_stream_fail() - a protocol or protection error: the peer gets a Terminate

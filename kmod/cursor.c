@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A place in a TCP socket's receive queue. */
+#include "cursor.h"
+#include "proto/crc.h"
+
+void kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq)
+{
+	c->sk = sk;
+	c->seq = seq;
+	c->skb = NULL;
+	c->p = NULL;
+	c->n = 0;
+}
+
+void kiw_cursor_fork(struct kiw_cursor *c, const struct kiw_cursor *from)
+{
+	kiw_cursor_open(c, from->sk, from->seq);
+	c->skb = from->skb;
+	if (c->skb)
+		skb_prepare_seq_read(c->skb, c->seq - TCP_SKB_CB(c->skb)->seq, c->skb->len,
+				     &c->walk);
+}
+
+void kiw_cursor_close(struct kiw_cursor *c)
+{
+	if (c->skb)
+		skb_abort_seq_read(&c->walk);
+	c->skb = NULL;
+	c->n = 0;
+}
+
+static struct sk_buff *next_in_queue(struct sock *sk, struct sk_buff *skb)
+{
+	if (skb_queue_is_last(&sk->sk_receive_queue, skb))
+		return NULL;
+	return skb_queue_next(&sk->sk_receive_queue, skb);
+}
+
+/* Find the buffer that holds c->seq: the queue's first one, or the one behind the last. */
+static bool cursor_enter(struct kiw_cursor *c)
+{
+	struct sk_buff *skb;
+	u32 off;
+
+	skb = c->skb ? next_in_queue(c->sk, c->skb) : skb_peek(&c->sk->sk_receive_queue);
+	/* Queued buffers may overlap what came before, and a bare FIN has no octets. */
+	for (; skb; skb = next_in_queue(c->sk, skb)) {
+		off = c->seq - TCP_SKB_CB(skb)->seq;
+		if (off < skb->len)
+			break;
+	}
+	if (!skb)
+		return false;
+	c->skb = skb;
+	skb_prepare_seq_read(skb, off, skb->len, &c->walk);
+	return true;
+}
+
+bool kiw_cursor_fill(struct kiw_cursor *c)
+{
+	if (c->n)
+		return true;
+	for (;;) {
+		if (c->skb) {
+			u32 walked = c->seq - TCP_SKB_CB(c->skb)->seq - c->walk.lower_offset;
+
+			c->n = skb_seq_read(walked, &c->p, &c->walk);
+			if (c->n)
+				return true;
+		}
+		if (!cursor_enter(c)) {
+			/* The walk over the last buffer has ended by itself. */
+			c->skb = NULL;
+			return false;
+		}
+	}
+}
+
+u32 kiw_cursor_copy(struct kiw_cursor *c, void *to, u32 n)
+{
+	u32 left = n;
+
+	while (left && kiw_cursor_fill(c)) {
+		u32 part = min(left, c->n);
+
+		memcpy(to, c->p, part);
+		kiw_cursor_skip(c, part);
+		to += part;
+		left -= part;
+	}
+	return n - left;
+}
+
+u32 kiw_cursor_crc(struct kiw_cursor *c, u32 crc, u32 n)
+{
+	while (n && kiw_cursor_fill(c)) {
+		u32 part = min(n, c->n);
+
+		crc = kiw_crc_update(crc, c->p, part);
+		kiw_cursor_skip(c, part);
+		n -= part;
+	}
+	return crc;
+}
