@@ -59,6 +59,7 @@ struct kiw_irq {
  * @rtr: KIW_RTR_* to be sent before anything else, or 0
  * @msn_send: next number on QN 0
  * @msn_read: next number on QN 1
+ * @taken: @wqe has been taken out of the ring, but is held back
  * @wqe: the request under way, private copy
  * @sge: its buffers, private copy
  * @inline_data: its inline payload in the ring; each octet is read once
@@ -78,12 +79,14 @@ struct kiw_irq {
  * @batch_len: octets in the batch
  * @batch_sent: octets that TCP took
  * @batch_index: send requests before this are wholly in the batch or earlier ones
+ * @sent_index: send requests before this are wholly with TCP
  */
 struct kiw_tx {
 	bool			gate;
 	bool			stopped;
 	bool			responding;
 	bool			sending;
+	bool			taken;
 	bool			resp_turn;
 	u8			rtr;
 	u32			msn_send;
@@ -115,6 +118,7 @@ struct kiw_tx {
 	u32			batch_len;
 	u32			batch_sent;
 	u32			batch_index;
+	u32			sent_index;
 };
 
 /**

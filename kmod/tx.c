@@ -1,0 +1,620 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Transmit. FPDUs are built in page fragments of our own: the payload is copied there once, with
+ * the CRC taken from the copy, so that nobody can change what the CRC covers. TCP gets the pages of
+ * a whole batch in one call, without another copy where it can splice.
+ *
+ * A request completes when TCP has taken its last FPDU: its buffers were free before that.
+ */
+#include <linux/rcupdate.h>
+#include <net/tcp.h>
+
+#include "mr.h"
+#include "stream.h"
+#include "wq.h"
+#include "proto/crc.h"
+#include "proto/fpdu.h"
+
+/* Batches after which the caller lets go of the socket for a moment. */
+#define TX_BUDGET 64
+/* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read. */
+#define TX_LARGE 32768
+
+int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge)
+{
+	/* One more of each for an RTR message that is a Read. */
+	tx->orq_size = ord + 1;
+	tx->irq_size = ird + 1;
+	tx->orq_stride = struct_size_t(struct kiw_orq, sge, max_sge);
+	tx->orq = kvcalloc(tx->orq_size, tx->orq_stride, GFP_KERNEL_ACCOUNT);
+	tx->irq = kvcalloc(tx->irq_size, sizeof(*tx->irq), GFP_KERNEL_ACCOUNT);
+	tx->msn_send = KIW_MSN_FIRST;
+	tx->msn_read = KIW_MSN_FIRST;
+	if (tx->orq && tx->irq)
+		return 0;
+	kiw_tx_free(tx);
+	return -ENOMEM;
+}
+
+static void pieces_drop(struct kiw_tx *tx, u32 keep)
+{
+	while (tx->pieces > keep)
+		put_page(tx->piece[--tx->pieces].bv_page);
+}
+
+void kiw_tx_free(struct kiw_tx *tx)
+{
+	pieces_drop(tx, 0);
+	if (tx->frag.page)
+		put_page(tx->frag.page);
+	tx->frag.page = NULL;
+	kvfree(tx->orq);
+	kvfree(tx->irq);
+	tx->orq = NULL;
+	tx->irq = NULL;
+}
+
+bool kiw_tx_pending(const struct kiw_stream *s)
+{
+	return s->tx.term_len || s->tx.batch_sent < s->tx.batch_len;
+}
+
+/*
+ * One FPDU under construction. It can be taken back as long as nothing was handed to TCP: memory
+ * may run out, or a region may be gone in the middle.
+ */
+struct fpdu {
+	struct kiw_stream	*s;
+	u32			crc;
+	u32			ulpdu_len;
+	u32			pieces;		/* of the batch before it, */
+	u32			last_len;	/* octets in the last of them, */
+	u32			batch_len;	/* and in all */
+};
+
+/* Room for at least one octet, more if it comes cheaply; for @n in one run if @n is small. */
+static void *fpdu_room(struct fpdu *f, u32 n, u32 *room)
+{
+	struct page_frag *frag = &f->s->tx.frag;
+
+	if (!skb_page_frag_refill(n, frag, f->s->sk->sk_allocation))
+		return NULL;
+	*room = frag->size - frag->offset;
+	return page_address(frag->page) + frag->offset;
+}
+
+static void fpdu_grow(struct fpdu *f, u32 n)
+{
+	struct kiw_tx *tx = &f->s->tx;
+	struct page_frag *frag = &tx->frag;
+	struct bio_vec *last = tx->pieces ? &tx->piece[tx->pieces - 1] : NULL;
+
+	if (last && last->bv_page == frag->page &&
+	    last->bv_offset + last->bv_len == frag->offset) {
+		last->bv_len += n;
+	} else {
+		get_page(frag->page);
+		bvec_set_page(&tx->piece[tx->pieces++], frag->page, n, frag->offset);
+	}
+	frag->offset += n;
+	tx->batch_len += n;
+}
+
+/* Append octets that nobody else can change. */
+static int fpdu_put(struct fpdu *f, const void *p, u32 n)
+{
+	u32 room;
+	void *to = fpdu_room(f, n, &room);
+
+	if (!to)
+		return -ENOMEM;
+	memcpy(to, p, n);
+	if (f->s->neg.crc)
+		f->crc = kiw_crc_update(f->crc, p, n);
+	fpdu_grow(f, n);
+	return 0;
+}
+
+static int fpdu_begin(struct fpdu *f, struct kiw_stream *s, const void *hdr, u32 hdr_len,
+		      u32 payload)
+{
+	struct kiw_tx *tx = &s->tx;
+	u8 buf[KIW_FPDU_LEN_SIZE + KIW_HDR_MAX];
+
+	f->s = s;
+	f->crc = kiw_crc_init();
+	f->ulpdu_len = hdr_len + payload;
+	f->pieces = tx->pieces;
+	f->last_len = tx->pieces ? tx->piece[tx->pieces - 1].bv_len : 0;
+	f->batch_len = tx->batch_len;
+
+	put_unaligned_be16(f->ulpdu_len, buf);
+	memcpy(buf + KIW_FPDU_LEN_SIZE, hdr, hdr_len);
+	return fpdu_put(f, buf, KIW_FPDU_LEN_SIZE + hdr_len);
+}
+
+static int fpdu_end(struct fpdu *f)
+{
+	u8 buf[KIW_FPDU_PAD_MAX + KIW_FPDU_CRC_SIZE] = {};
+	u32 pad = kiw_fpdu_pad(f->ulpdu_len);
+	__le32 crc = 0;
+
+	if (f->s->neg.crc)
+		crc = kiw_crc_wire(kiw_crc_update(f->crc, buf, pad));
+	memcpy(buf + pad, &crc, sizeof(crc));
+	return fpdu_put(f, buf, pad + KIW_FPDU_CRC_SIZE);
+}
+
+static void fpdu_undo(struct fpdu *f)
+{
+	struct kiw_tx *tx = &f->s->tx;
+
+	pieces_drop(tx, f->pieces);
+	if (tx->pieces)
+		tx->piece[tx->pieces - 1].bv_len = f->last_len;
+	tx->batch_len = f->batch_len;
+}
+
+static void copy_crc(struct fpdu *f, void *to, const void *from, u32 n)
+{
+	if (f->s->neg.crc)
+		f->crc = kiw_crc_copy(f->crc, to, from, n);
+	else
+		memcpy(to, from, n);
+}
+
+static int fpdu_put_inline(struct fpdu *f, const void *from, u32 n)
+{
+	u32 room;
+	void *to = fpdu_room(f, n, &room);
+
+	if (!to)
+		return -ENOMEM;
+	copy_crc(f, to, from, n);
+	fpdu_grow(f, n);
+	return 0;
+}
+
+/* Append @n octets of a region. The look-up is good for one read-side section only. */
+static int fpdu_put_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n,
+			   enum kiw_mr_fault *fault)
+{
+	struct kiw_stream *s = f->s;
+	struct kiw_mr *mr;
+	u32 room, part, chunk;
+	void *to, *from;
+
+	while (n) {
+		to = fpdu_room(f, 1, &room);
+		if (!to)
+			return -ENOMEM;
+		part = min(room, n);
+		rcu_read_lock();
+		*fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, part, &mr);
+		if (*fault) {
+			rcu_read_unlock();
+			return -EFAULT;
+		}
+		for (u32 done = 0; done < part; done += chunk) {
+			chunk = part - done;
+			from = kiw_mr_chunk(mr, addr + done, &chunk);
+			copy_crc(f, to + done, from, chunk);
+			kunmap_local(from);
+		}
+		rcu_read_unlock();
+		fpdu_grow(f, part);
+		addr += part;
+		n -= part;
+	}
+	return 0;
+}
+
+/* Append @n octets of the request under way, from @off. */
+static int fpdu_put_request(struct fpdu *f, u32 off, u32 n, enum kiw_mr_fault *fault)
+{
+	const struct kiw_tx *tx = &f->s->tx;
+	u32 i, part;
+	int ret;
+
+	if (tx->wqe.flags & KIW_WQE_INLINE)
+		return n ? fpdu_put_inline(f, tx->inline_data + off, n) : 0;
+	for (i = 0; n; i++) {
+		if (off >= tx->sge[i].length) {
+			off -= tx->sge[i].length;
+			continue;
+		}
+		part = min(n, tx->sge[i].length - off);
+		ret = fpdu_put_region(f, tx->sge[i].lkey, 0, tx->sge[i].addr + off, part, fault);
+		if (ret)
+			return ret;
+		off = 0;
+		n -= part;
+	}
+	return 0;
+}
+
+/* A whole FPDU without payload. */
+static int put_control(struct kiw_stream *s, const void *ulpdu, u32 len)
+{
+	struct fpdu f;
+	int ret;
+
+	ret = fpdu_begin(&f, s, ulpdu, len, 0);
+	if (!ret)
+		ret = fpdu_end(&f);
+	if (ret)
+		fpdu_undo(&f);
+	return ret;
+}
+
+static u32 max_payload(const struct kiw_stream *s, u32 hdr_len)
+{
+	if (s->neg.large)
+		return TX_LARGE;
+	return kiw_mulpdu(READ_ONCE(tcp_sk(s->sk)->mss_cache), false) - hdr_len;
+}
+
+/* A request of ours can't be sent: it completes with @status, the peer learns that we gave up. */
+static void request_failed(struct kiw_stream *s, u32 index, enum ib_wc_status status)
+{
+	struct kiw_swr *swr = kiw_swr(s->qp, index);
+
+	swr->status = status;
+	swr->done = true;
+	s->tx.sending = false;
+	s->tx.taken = false;
+	kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+}
+
+static u8 wire_op(const struct kiw_wqe *wqe)
+{
+	bool se = wqe->flags & KIW_WQE_SOLICITED;
+
+	switch (wqe->opcode) {
+	case KIW_WR_WRITE:
+		return KIW_OP_WRITE;
+	case KIW_WR_READ:
+		return KIW_OP_READ_REQ;
+	case KIW_WR_SEND_INV:
+		return se ? KIW_OP_SEND_SE_INV : KIW_OP_SEND_INV;
+	default:
+		return se ? KIW_OP_SEND_SE : KIW_OP_SEND;
+	}
+}
+
+static int put_read(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_orq *o = kiw_orq_slot(tx, tx->orq_tail);
+	u8 ulpdu[KIW_RREQ_LEN];
+	struct kiw_rreq rr;
+	int ret;
+
+	o->index = tx->index;
+	o->internal = false;
+	o->num_sge = tx->wqe.num_sge;
+	o->len = tx->len;
+	memcpy(o->sge, tx->sge, o->num_sge * sizeof(o->sge[0]));
+	/*
+	 * The response is placed by this entry. A single buffer is named as it is; for several the
+	 * offset counts from 0.
+	 */
+	o->sink_stag = o->num_sge ? o->sge[0].lkey : 0;
+	o->sink_to = o->num_sge == 1 ? o->sge[0].addr : 0;
+	rr.sink_stag = o->sink_stag;
+	rr.sink_to = o->sink_to;
+	rr.size = o->len;
+	rr.src_stag = tx->wqe.rkey;
+	rr.src_to = tx->wqe.remote_addr;
+	ret = put_control(s, ulpdu, kiw_build_rreq(ulpdu, tx->msn_read, &rr));
+	if (ret)
+		return ret;
+	tx->msn_read++;
+	tx->orq_tail++;
+	tx->sending = false;
+	tx->batch_index = tx->index + 1;
+	return 0;
+}
+
+static int put_request(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	const struct kiw_wqe *wqe = &tx->wqe;
+	enum kiw_mr_fault fault;
+	u8 op = wire_op(wqe);
+	u8 hdr[KIW_HDR_MAX];
+	struct fpdu f;
+	u32 n, hdr_len;
+	bool last;
+	int ret;
+
+	if (wqe->opcode == KIW_WR_READ)
+		return put_read(s);
+
+	hdr_len = wqe->opcode == KIW_WR_WRITE ? KIW_TAGGED_LEN : KIW_UNTAGGED_LEN;
+	n = min(tx->len - tx->off, max_payload(s, hdr_len));
+	last = tx->off + n == tx->len;
+	if (wqe->opcode == KIW_WR_WRITE)
+		kiw_build_tagged(hdr, op, last, wqe->rkey, wqe->remote_addr + tx->off);
+	else
+		kiw_build_untagged(hdr, op, last, wqe->opcode == KIW_WR_SEND_INV ? wqe->rkey : 0,
+				   KIW_QN_SEND, tx->msn_send, tx->off);
+
+	ret = fpdu_begin(&f, s, hdr, hdr_len, n);
+	if (!ret)
+		ret = fpdu_put_request(&f, tx->off, n, &fault);
+	if (!ret)
+		ret = fpdu_end(&f);
+	if (ret) {
+		fpdu_undo(&f);
+		if (ret == -EFAULT) {
+			request_failed(s, tx->index, IB_WC_LOC_PROT_ERR);
+			ret = 0;
+		}
+		return ret;
+	}
+	tx->off += n;
+	if (last) {
+		if (wqe->opcode != KIW_WR_WRITE)
+			tx->msn_send++;
+		tx->sending = false;
+		tx->batch_index = tx->index + 1;
+	}
+	return 0;
+}
+
+/* A region that the peer reads from is gone or never was its to read. */
+static void response_failed(struct kiw_stream *s, const struct kiw_irq *irq,
+			    enum kiw_mr_fault fault)
+{
+	struct kiw_rreq rr = irq->rr;
+	u8 ulpdu[KIW_RREQ_LEN];
+
+	kiw_rreq_advance(&rr, s->tx.off);
+	kiw_build_rreq(ulpdu, irq->msn, &rr);
+	s->tx.responding = false;
+	kiw_stream_fail(s, kiw_rdmap_fault(fault), ulpdu, sizeof(ulpdu), sizeof(ulpdu));
+}
+
+static int put_response(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	const struct kiw_irq *irq = &tx->irq[tx->irq_head % tx->irq_size];
+	u32 n = min(irq->rr.size - tx->off, max_payload(s, KIW_TAGGED_LEN));
+	bool last = tx->off + n == irq->rr.size;
+	enum kiw_mr_fault fault;
+	u8 hdr[KIW_TAGGED_LEN];
+	struct fpdu f;
+	int ret;
+
+	kiw_build_tagged(hdr, KIW_OP_READ_RESP, last, irq->rr.sink_stag,
+			 irq->rr.sink_to + tx->off);
+	ret = fpdu_begin(&f, s, hdr, sizeof(hdr), n);
+	if (!ret)
+		ret = fpdu_put_region(&f, irq->rr.src_stag, IB_ACCESS_REMOTE_READ,
+				      irq->rr.src_to + tx->off, n, &fault);
+	if (!ret)
+		ret = fpdu_end(&f);
+	if (ret) {
+		fpdu_undo(&f);
+		if (ret == -EFAULT) {
+			response_failed(s, irq, fault);
+			ret = 0;
+		}
+		return ret;
+	}
+	tx->off += n;
+	if (last) {
+		tx->irq_head++;
+		tx->responding = false;
+	}
+	return 0;
+}
+
+/* The ready-to-receive message of RFC 6581; it has no request and completes nothing. */
+static int put_rtr(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_rreq rr = { .sink_stag = 1 };
+	u8 ulpdu[KIW_HDR_MAX];
+	struct kiw_orq *o;
+	u32 len;
+	int ret;
+
+	switch (tx->rtr) {
+	case KIW_RTR_READ:
+		len = kiw_build_rreq(ulpdu, tx->msn_read, &rr);
+		break;
+	case KIW_RTR_SEND:
+		len = kiw_build_untagged(ulpdu, KIW_OP_SEND, true, 0, KIW_QN_SEND, tx->msn_send, 0);
+		break;
+	default:
+		/* Nobody may look at the STag, but some hardware dislikes 0. */
+		len = kiw_build_tagged(ulpdu, KIW_OP_WRITE, true, 1, 0);
+	}
+	ret = put_control(s, ulpdu, len);
+	if (ret)
+		return ret;
+	if (tx->rtr == KIW_RTR_READ) {
+		o = kiw_orq_slot(tx, tx->orq_tail++);
+		*o = (struct kiw_orq){ .internal = true, .sink_stag = rr.sink_stag };
+		tx->msn_read++;
+	} else if (tx->rtr == KIW_RTR_SEND) {
+		tx->msn_send++;
+	}
+	tx->rtr = 0;
+	return 0;
+}
+
+/* Start the next request, if there is one and nothing holds it back. */
+static bool start_request(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_qp *qp = s->qp;
+
+	if (!tx->taken) {
+		switch (kiw_sq_take(qp, tx)) {
+		case KIW_TAKE_NONE:
+			return false;
+		case KIW_TAKE_ONE:
+			tx->taken = true;
+			break;
+		case KIW_TAKE_BAD:
+			request_failed(s, tx->index, IB_WC_LOC_QP_OP_ERR);
+			return false;
+		case KIW_TAKE_RING:
+			kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+			return false;
+		}
+	}
+	/* Both end with the completion of a Read, which has the stream looked at again. */
+	if (kiw_orq_len(tx) && (tx->wqe.flags & KIW_WQE_FENCE))
+		return false;
+	if (tx->wqe.opcode == KIW_WR_READ && kiw_orq_len(tx) >= qp->ord)
+		return false;
+	tx->taken = false;
+	tx->sending = true;
+	return true;
+}
+
+static void start_response(struct kiw_tx *tx)
+{
+	tx->responding = true;
+	tx->resp_turn = false;
+	tx->off = 0;
+}
+
+/* Choose the next message: requests and responses take turns. */
+static bool start_message(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	bool response = kiw_irq_len(tx);
+
+	if (response && tx->resp_turn) {
+		start_response(tx);
+		return true;
+	}
+	if (start_request(s)) {
+		tx->resp_turn = true;
+		return true;
+	}
+	if (!response || tx->stopped)
+		return false;
+	start_response(tx);
+	return true;
+}
+
+/*
+ * Put one more FPDU into the batch.
+ * Return: 1, 0 when there is nothing to send, or -ENOMEM.
+ */
+static int put_next(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	int ret;
+
+	if (tx->term_len) {
+		ret = put_control(s, tx->term, tx->term_len);
+		if (!ret) {
+			tx->term_len = 0;
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_TERM_SENT);
+		}
+	} else if (tx->stopped || !tx->gate) {
+		return 0;
+	} else if (tx->rtr) {
+		ret = put_rtr(s);
+	} else if (tx->responding) {
+		ret = put_response(s);
+	} else if (tx->sending || start_message(s)) {
+		ret = tx->responding ? put_response(s) : put_request(s);
+	} else {
+		/* A bad request may have left a Terminate to send. */
+		return tx->term_len ? 1 : 0;
+	}
+	return ret ?: 1;
+}
+
+/* Is there room for the longest FPDU, even if memory comes in single pages? */
+static bool batch_open(const struct kiw_tx *tx)
+{
+	return tx->batch_len < KIW_TX_BATCH && tx->pieces <= KIW_TX_PIECES / 2;
+}
+
+/* TCP has the whole batch: what ends in it is done. */
+static void batch_done(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+
+	pieces_drop(tx, 0);
+	tx->batch_len = 0;
+	tx->batch_sent = 0;
+	for (; tx->sent_index != tx->batch_index; tx->sent_index++) {
+		struct kiw_swr *swr = kiw_swr(s->qp, tx->sent_index);
+
+		if (swr->op != KIW_WR_READ)
+			swr->done = true;
+	}
+	if (!kiw_sq_complete(s->qp))
+		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+}
+
+/* Hand TCP what is left of the batch. */
+static int batch_push(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES };
+	int ret;
+
+	if (tx->sending || tx->responding)
+		msg.msg_flags |= MSG_MORE;
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, tx->piece, tx->pieces, tx->batch_len);
+	iov_iter_advance(&msg.msg_iter, tx->batch_sent);
+	ret = tcp_sendmsg_locked(s->sk, &msg, tx->batch_len - tx->batch_sent);
+	if (ret < 0)
+		return ret;
+	tx->batch_sent += ret;
+	if (tx->batch_sent == tx->batch_len)
+		return 0;
+	/* TCP took a part, so it has set SOCK_NOSPACE, or will say -EAGAIN at the next try. */
+	return -EINTR;
+}
+
+bool kiw_tx_run(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	int budget = TX_BUDGET;
+	int ret;
+
+	kiw_sq_flag(s->qp, KIW_RING_DRAINING);
+	for (;;) {
+		ret = 1;
+		if (tx->batch_sent == tx->batch_len || !tx->batch_sent) {
+			while (ret > 0 && batch_open(tx))
+				ret = put_next(s);
+		}
+		if (tx->batch_sent < tx->batch_len) {
+			int err = batch_push(s);
+
+			if (err == -EAGAIN)
+				return false;
+			if (err && err != -EINTR) {
+				kiw_stream_event(s, KIW_EV_LLP_LOST);
+				return false;
+			}
+			if (!err)
+				batch_done(s);
+		} else if (ret < 0) {
+			return true;
+		} else if (!ret) {
+			break;
+		}
+		if (!--budget)
+			return true;
+	}
+	if (tx->taken || !tx->gate || tx->stopped)
+		return false;	/* there will be a reason to look again */
+	/* Idle. Pairs with the fence between prod and flags in the process. */
+	kiw_sq_flag(s->qp, 0);
+	smp_mb();
+	return kiw_sq_posted(s->qp);
+}
