@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0
+# kiwarp: `make help` lists what there is.
+
+KVER ?= $(shell uname -r)
+KDIR ?= /lib/modules/$(KVER)/build
+O ?= build
+DESTDIR ?=
+MULTIARCH ?= $(or $(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null),$(shell $(CC) -print-multiarch))
+LIBDIR ?= /usr/lib$(addprefix /,$(MULTIARCH))
+
+top := $(CURDIR)
+out := $(abspath $(O))
+release := $(shell cat VERSION)
+version := $(or $(shell git -c safe.directory='*' describe --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//'),$(release))
+
+# The kernel's make would take our O= for its own, hence nothing goes down by itself. These do, where they are given.
+MAKEOVERRIDES :=
+given = $(filter command environment override,$(origin $(1)))
+pass = $(foreach v,$(1),$(if $(call given,$(v)),$(v)='$($(v))'))
+kbuild = $(MAKE) -C $(KDIR) $(call pass,ARCH CROSS_COMPILE LLVM W C V CF CHECK KCFLAGS) KIWARP_VERSION='$(version)'
+user = $(call pass,CROSS_COMPILE CC CXX CFLAGS CXXFLAGS LDFLAGS V)
+
+test_dirs := $(patsubst %/Makefile,%,$(wildcard tests/*/Makefile))
+kunit := $(and $(wildcard tests/kunit/Kbuild),$(shell grep -s '^CONFIG_KUNIT=' $(KDIR)/.config))
+
+.PHONY: all
+all: modules provider
+
+## modules: the kernel module, for KDIR (default: the running kernel's headers); W=1 and C=1 as in the kernel
+.PHONY: modules
+modules: config
+	+$(kbuild) M=$(top) modules
+
+.PHONY: config
+config:
+	@+scripts/probe-kernel $(KDIR) kmod/config.h $(call pass,ARCH CROSS_COMPILE LLVM)
+
+## provider: the libibverbs provider, in O (default: build)
+.PHONY: provider
+provider:
+	$(MAKE) -C provider O=$(out)/provider $(user)
+
+## tests: all test programs; the KUnit module too where the kernel has KUnit
+.PHONY: tests $(test_dirs) kunit
+tests: $(test_dirs) $(if $(kunit),kunit)
+$(test_dirs):
+	$(MAKE) -C $@ O=$(out)/$@ $(user)
+kunit:
+	+$(kbuild) M=$(top)/tests/kunit modules
+
+## install: module, provider and its registration, on this machine
+.PHONY: install
+install: modules provider
+	+$(kbuild) M=$(top) INSTALL_MOD_DIR=updates modules_install
+	$(MAKE) install-provider
+	depmod -a $(KVER)
+
+.PHONY: install-provider
+install-provider:
+	install -d $(DESTDIR)$(LIBDIR)/libibverbs $(DESTDIR)/etc/libibverbs.d
+	install $(out)/provider/libkiwarp-rdmav*.so $(DESTDIR)$(LIBDIR)/libibverbs/
+	echo 'driver kiwarp' >$(DESTDIR)/etc/libibverbs.d/kiwarp.driver
+
+## guest-install: what has been built, into DESTDIR for the kernel KVER, without building anything
+.PHONY: guest-install
+guest-install:
+	@test -n '$(DESTDIR)' || { echo 'guest-install needs DESTDIR' >&2; exit 2; }
+	install -d $(DESTDIR)/lib/modules/$(KVER)/updates $(DESTDIR)/usr/lib/kiwarp/tests
+	install -m 644 kmod/kiwarp.ko $(wildcard $(if $(kunit),tests/kunit/kiwarp_proto_kunit.ko)) \
+		$(DESTDIR)/lib/modules/$(KVER)/updates/
+	if [ -d $(out)/provider ]; then $(MAKE) install-provider DESTDIR=$(DESTDIR) O=$(out); fi
+	if [ -d $(out)/tests ]; then find $(out)/tests -type f -perm -u+x ! -name '*.so' \
+		-exec install -t $(DESTDIR)/usr/lib/kiwarp/tests {} +; fi
+
+dkms_files := Makefile Kbuild VERSION LICENSES scripts/probe-kernel kmod/Kbuild \
+	$(wildcard kmod/*.[ch] kmod/proto/*.[ch] uapi/*.h)
+
+## dkms-install: the module's source into DKMS, which builds it for each kernel
+.PHONY: dkms-install
+dkms-install: dir = /usr/src/kiwarp-$(release)
+dkms-install:
+	rm -rf $(DESTDIR)$(dir)
+	install -d $(DESTDIR)$(dir)
+	cp -r --parents $(filter-out kmod/config.h,$(dkms_files)) $(DESTDIR)$(dir)
+	sed 's/@VERSION@/$(release)/' dkms.conf >$(DESTDIR)$(dir)/dkms.conf
+	$(if $(DESTDIR),,dkms install --force kiwarp/$(release))
+
+# Of checkpatch's opinions, these three are about patches to the kernel tree: where files go, who maintains them, and
+# whether a header names its own path.
+CHECKPATCH ?= $(firstword $(wildcard $(KDIR)/scripts/checkpatch.pl $(KDIR)/source/scripts/checkpatch.pl))
+checkpatch_options := --no-tree --strict --terse --no-summary --show-types --max-line-length=100 \
+	--ignore FILE_PATH_CHANGES,SPDX_LICENSE_TAG,EMBEDDED_FILENAME
+kernel_files := $(filter-out kmod/config.h,$(wildcard kmod/*.[ch] kmod/proto/*.[ch] uapi/*.h tests/kunit/*.[ch]))
+cxx_files := $(shell find provider tests \( -name '*.cpp' -o -name '*.hpp' \) 2>/dev/null)
+
+## style: checkpatch on the kernel code, clang-format and clang-tidy on the C++
+.PHONY: style style-kernel style-format style-tidy
+style: style-kernel style-format style-tidy
+style-kernel:
+ifeq ($(CHECKPATCH),)
+	@echo 'style: no checkpatch.pl in $(KDIR), set CHECKPATCH'
+else
+	perl $(CHECKPATCH) $(checkpatch_options) -f $(kernel_files)
+endif
+style-format:
+	$(if $(cxx_files),clang-format --dry-run -Werror $(cxx_files))
+style-tidy:
+	$(if $(cxx_files),clang-tidy --quiet $(filter %.cpp,$(cxx_files)) -- -std=c++20 -Iuapi -Ikmod -Iprovider)
+
+## check: every test suite, see scripts/check
+## demo: the main job from start to end, see scripts/demo
+## bench: what we claim about speed, see scripts/bench
+.PHONY: check demo bench
+check demo bench:
+	scripts/$@
+
+## clean: forget everything that was built here
+.PHONY: clean
+clean:
+	find kmod tests/kunit \( -name '*.o' -o -name '*.ko' -o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
+		-o -name modules.order -o -name Module.symvers \) -delete 2>/dev/null || :
+	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd kmod/config.h
+	rm -rf $(out)/provider $(out)/tests
+
+## help: this list
+.PHONY: help
+help:
+	@echo 'kiwarp $(version)'
+	@sed -n 's/^## /  make /p' Makefile
