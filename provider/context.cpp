@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "context.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include "cq.hpp"
+#include "kiwarp-abi.h"
+#include "mr.hpp"
+#include "private_abi.hpp"
+#include "qp.hpp"
+
+namespace kiw {
+
+namespace {
+
+int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input, ibv_device_attr_ex *attr,
+                    std::size_t attr_size)
+{
+	ib_uverbs_ex_query_device_resp response{};
+	std::size_t response_size = sizeof(response);
+
+	if (const int error =
+	            ibv_cmd_query_device_any(context, input, attr, attr_size, &response, &response_size))
+		return error;
+
+	// The first member exists in every size that callers pass.
+	const std::uint64_t version = response.base.fw_ver;
+	char *text = attr->orig_attr.fw_ver;
+	std::snprintf(text, sizeof(attr->orig_attr.fw_ver), "%u.%u.%u", unsigned(version >> 32 & 0xffff),
+	              unsigned(version >> 16 & 0xffff), unsigned(version & 0xffff));
+	return 0;
+}
+
+int query_port(ibv_context *context, std::uint8_t port, ibv_port_attr *attr)
+{
+	pabi::QueryPort request{};
+
+	return ibv_cmd_query_port(context, port, attr, &request, sizeof(request));
+}
+
+void free_context(ibv_context *context)
+{
+	auto *verbs = verbs_get_ctx(context);
+
+	verbs_uninit_context(verbs);
+	std::free(verbs);
+}
+
+constexpr pabi::ContextOps context_ops = {
+	.alloc_pd = alloc_pd,
+	.create_cq = create_cq,
+	.create_qp = create_qp,
+	.dealloc_pd = dealloc_pd,
+	.dereg_mr = dereg_mr,
+	.destroy_cq = destroy_cq,
+	.destroy_qp = destroy_qp,
+	.free_context = free_context,
+	.modify_qp = modify_qp,
+	.poll_cq = poll_cq,
+	.post_recv = post_recv,
+	.post_send = post_send,
+	.query_device_ex = query_device_ex,
+	.query_port = query_port,
+	.query_qp = query_qp,
+	.reg_mr = reg_mr,
+	.req_notify_cq = req_notify_cq,
+};
+
+} // namespace
+
+verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
+{
+	pabi::GetContext request{};
+	pabi::Response<8, kiw_get_context_resp> response{}; // limits: create_qp refuses what is above them
+
+	// The second-last argument is the offset of the verbs_context in the object that is allocated.
+	auto *context = static_cast<verbs_context *>(
+		_verbs_init_and_alloc_context(device, cmd_fd, sizeof(verbs_context), nullptr, KIWARP_DRIVER_ID));
+	if (!context)
+		return nullptr;
+
+	if (const int error =
+	            ibv_cmd_get_context(context, &request, sizeof(request), &response, sizeof(response))) {
+		verbs_uninit_context(context);
+		std::free(context);
+		errno = error;
+		return nullptr;
+	}
+	verbs_set_ops(context, &context_ops);
+	return context;
+}
+
+} // namespace kiw

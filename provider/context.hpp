@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// An open device.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+namespace kiw {
+
+/// Opens a device; owns cmd_fd from here on, also when it fails.
+verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *private_data);
+
+} // namespace kiw

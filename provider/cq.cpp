@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "cq.hpp"
+
+#include <cerrno>
+#include <cstddef>
+
+#include "memory.hpp"
+#include "private_abi.hpp"
+#include "qp.hpp"
+
+namespace kiw {
+
+namespace {
+
+static_assert(offsetof(Cq, ibv) == 0);
+
+constexpr ibv_wc_opcode wc_opcode(std::uint8_t opcode)
+{
+	switch (opcode) {
+	case KIW_WR_WRITE:
+		return IBV_WC_RDMA_WRITE;
+	case KIW_WR_READ:
+		return IBV_WC_RDMA_READ;
+	case KIW_WR_RECV:
+		return IBV_WC_RECV;
+	default:
+		return IBV_WC_SEND;
+	}
+}
+
+ibv_wc translate(const kiw_cqe &cqe)
+{
+	ibv_wc wc{};
+
+	wc.wr_id = cqe.wr_id;
+	wc.status = static_cast<ibv_wc_status>(cqe.status);
+	wc.opcode = wc_opcode(cqe.opcode);
+	wc.byte_len = cqe.byte_len;
+	wc.qp_num = cqe.qp_num;
+	if (cqe.flags & KIW_CQE_WITH_INV) {
+		wc.wc_flags = IBV_WC_WITH_INV;
+		wc.invalidated_rkey = cqe.inv_stag;
+	}
+	return wc;
+}
+
+} // namespace
+
+ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector)
+{
+	pabi::CreateCq request{};
+	pabi::Response<8, kiw_create_cq_resp> response{};
+
+	Owner<Cq> cq = make<Cq>();
+	if (!cq) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	int error = ibv_cmd_create_cq(context, cqe, channel, comp_vector, &cq->ibv, &request, sizeof(request),
+	                              &response, sizeof(response));
+	if (error) {
+		errno = error;
+		return nullptr;
+	}
+
+	const kiw_create_cq_resp &own = response.own;
+	const kiw_ring_geometry geometry = {
+		.mmap_offset = own.mmap_offset,
+		.mmap_size = own.mmap_size,
+		.entries = own.entries,
+		.stride = own.stride,
+	};
+	// A CQE is addressed in place, so the stride must be its size and not only at least that.
+	error = own.stride == sizeof(kiw_cqe) ?
+	                cq->ring.open(context->cmd_fd, geometry, static_cast<std::uint32_t>(cq->ibv.cqe),
+	                              sizeof(kiw_cqe)) :
+	                EPROTO;
+	if (error) {
+		ibv_cmd_destroy_cq(&cq->ibv);
+		errno = error;
+		return nullptr;
+	}
+	return &cq.release()->ibv;
+}
+
+int destroy_cq(ibv_cq *cq)
+{
+	if (const int error = ibv_cmd_destroy_cq(cq))
+		return error;
+	destroy(&Cq::from(cq));
+	return 0;
+}
+
+int poll_cq(ibv_cq *ibv, int max, ibv_wc *wc)
+{
+	Cq &cq = Cq::from(ibv);
+	Guard guard(cq.lock);
+	const std::uint32_t produced = cq.ring.produced();
+	std::uint32_t index = cq.consumed;
+	int found = 0;
+
+	if (produced - index > cq.ring.entries()) [[unlikely]]
+		return -EIO;
+	for (; index != produced && found < max; index++) {
+		const kiw_cqe &cqe = cq.ring.slot(index);
+
+		if (cqe.flags & KIW_CQE_VOID) [[unlikely]]
+			continue;
+		Qp::from_cookie(cqe.cookie).complete(cqe);
+		wc[found++] = translate(cqe);
+	}
+	if (index != cq.consumed) {
+		cq.consumed = index;
+		cq.ring.consume(index);
+	}
+	return found;
+}
+
+int req_notify_cq(ibv_cq *cq, int solicited_only)
+{
+	Cq::from(cq).ring.arm(solicited_only);
+	return 0;
+}
+
+void Cq::forget(const Qp &qp)
+{
+	Guard guard(lock);
+	const std::uint32_t produced = ring.produced();
+
+	if (produced - consumed > ring.entries())
+		return;
+	for (std::uint32_t index = consumed; index != produced; index++) {
+		kiw_cqe &cqe = ring.slot(index);
+
+		if (cqe.cookie == qp.cookie())
+			cqe.flags |= KIW_CQE_VOID;
+	}
+}
+
+} // namespace kiw

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Completion queues.
+#pragma once
+
+#include <cstdint>
+#include <infiniband/verbs.h>
+
+#include "lock.hpp"
+#include "ring.hpp"
+
+namespace kiw {
+
+struct Qp;
+
+struct alignas(64) Cq {
+	ibv_cq ibv;
+	CompletionRing ring;
+	Lock lock;                  // protects everything below, and the slots
+	std::uint32_t consumed = 0; // the ring's copy is only written
+
+	static Cq &from(ibv_cq *cq) { return *reinterpret_cast<Cq *>(cq); }
+
+	/// Makes poll_cq skip what it holds of a QP. The kernel adds nothing more for that QP, and when
+	/// this returns, no poll_cq looks at the QP any more.
+	void forget(const Qp &qp);
+};
+
+// Operations; see ibv_create_cq(3) and so on.
+ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
+int destroy_cq(ibv_cq *cq);
+int poll_cq(ibv_cq *cq, int max, ibv_wc *wc);
+int req_notify_cq(ibv_cq *cq, int solicited_only);
+
+} // namespace kiw

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// How libibverbs finds the provider, and the provider its devices.
+#include "context.hpp"
+#include "kiwarp-abi.h"
+#include "memory.hpp"
+#include "private_abi.hpp"
+
+namespace kiw {
+
+namespace {
+
+// By driver id. Where the kernel or libibverbs doesn't tell the id, by the name that is customary.
+constexpr pabi::Match match_table[] = {
+	{.u = {.driver_id = KIWARP_DRIVER_ID}, .kind = pabi::match_driver_id},
+	{.u = {.modalias = "rdma_device:*Nkiw*"}, .kind = pabi::match_modalias},
+	{},
+};
+
+/// A device that only has such a name, but is driven by somebody else, isn't ours.
+bool match_device(pabi::SysfsDevice *sysfs)
+{
+	return sysfs->driver_id == KIWARP_DRIVER_ID || sysfs->driver_id == 0;
+}
+
+pabi::Device *alloc_device(pabi::SysfsDevice *)
+{
+	return make<pabi::Device>().release();
+}
+
+void uninit_device(pabi::Device *device)
+{
+	if (device)
+		destroy(device);
+}
+
+constexpr pabi::DeviceOps device_ops = {
+	.name = "kiwarp",
+	.match_min_abi_version = KIWARP_ABI_VERSION,
+	.match_max_abi_version = KIWARP_ABI_VERSION,
+	.match_table = match_table,
+	.static_providers = nullptr,
+	.match_device = match_device,
+	.alloc_context = alloc_context,
+	.import_context = nullptr,
+	.alloc_device = alloc_device,
+	.uninit_device = uninit_device,
+};
+
+[[gnu::constructor]] void register_driver()
+{
+	verbs_register_driver_34(&device_ops);
+}
+
+} // namespace
+
+} // namespace kiw

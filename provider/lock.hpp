@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// A mutex of four octets: one atomic operation to take and one to give back while nobody else wants it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace kiw {
+
+class Lock {
+public:
+	Lock() = default;
+	Lock(const Lock &) = delete;
+	Lock &operator=(const Lock &) = delete;
+
+	void lock()
+	{
+		std::uint32_t expected = free;
+
+		if (!word_.compare_exchange_strong(expected, held, std::memory_order_acquire,
+		                                   std::memory_order_relaxed)) [[unlikely]]
+			lock_contended();
+	}
+
+	void unlock()
+	{
+		if (word_.exchange(free, std::memory_order_release) == wanted) [[unlikely]]
+			wake();
+	}
+
+private:
+	enum : std::uint32_t {
+		free,
+		held,
+		wanted, // held, and somebody may be asleep
+	};
+
+	// Holders write a few slots: worth a short wait before going to sleep.
+	static constexpr int spins = 100;
+
+	[[gnu::cold, gnu::noinline]] void lock_contended()
+	{
+		for (int i = 0; i < spins; i++) {
+			std::uint32_t expected = free;
+
+			if (word_.compare_exchange_weak(expected, held, std::memory_order_acquire,
+			                                std::memory_order_relaxed))
+				return;
+			pause();
+		}
+		while (word_.exchange(wanted, std::memory_order_acquire) != free)
+			::syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, wanted, nullptr, nullptr, 0);
+	}
+
+	[[gnu::cold, gnu::noinline]] void wake()
+	{
+		::syscall(SYS_futex, &word_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+	}
+
+	static void pause()
+	{
+#if defined(__x86_64__) || defined(__i386__)
+		__builtin_ia32_pause();
+#elif defined(__aarch64__)
+		asm volatile("yield");
+#endif
+	}
+
+	std::atomic<std::uint32_t> word_ = free;
+};
+
+static_assert(sizeof(Lock) == sizeof(std::uint32_t));
+
+/// Holds a Lock for a scope.
+class [[nodiscard]] Guard {
+public:
+	explicit Guard(Lock &lock) : lock_(lock) { lock_.lock(); }
+	~Guard() { lock_.unlock(); }
+	Guard(const Guard &) = delete;
+	Guard &operator=(const Guard &) = delete;
+
+private:
+	Lock &lock_;
+};
+
+} // namespace kiw

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Posting: work requests into the rings, and one doorbell for a whole list.
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "qp.hpp"
+
+namespace kiw {
+
+namespace {
+
+static_assert(sizeof(ibv_sge) == sizeof(kiw_sge));
+static_assert(offsetof(ibv_sge, addr) == offsetof(kiw_sge, addr));
+static_assert(offsetof(ibv_sge, length) == offsetof(kiw_sge, length));
+static_assert(offsetof(ibv_sge, lkey) == offsetof(kiw_sge, lkey));
+
+constexpr unsigned int known_flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+constexpr std::uint64_t max_message = std::uint64_t{1} << 31;
+
+bool too_many_sges(int num_sge, std::uint32_t max)
+{
+	return static_cast<unsigned int>(num_sge) > max; // a negative number too
+}
+
+/// Sum of the lengths, or more than max_message.
+std::uint64_t payload_octets(const ibv_send_wr &wr)
+{
+	std::uint64_t octets = 0;
+
+	for (int i = 0; i < wr.num_sge; i++)
+		octets += wr.sg_list[i].length;
+	return octets;
+}
+
+void copy_inline(const ibv_send_wr &wr, std::byte *to)
+{
+	for (int i = 0; i < wr.num_sge; i++) {
+		const ibv_sge &sge = wr.sg_list[i];
+
+		if (sge.length == 0)
+			continue;
+		std::memcpy(to, reinterpret_cast<const void *>(static_cast<std::uintptr_t>(sge.addr)), sge.length);
+		to += sge.length;
+	}
+}
+
+void copy_sges(const ibv_sge *sges, int count, std::byte *to)
+{
+	if (count > 0)
+		std::memcpy(to, sges, static_cast<std::size_t>(count) * sizeof(*sges));
+}
+
+/// Writes one request into its slot. Returns 0, or EINVAL and the slot is as good as untouched.
+int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
+{
+	kiw_wqe wqe{};
+	bool message = false;
+
+	switch (wr.opcode) {
+	case IBV_WR_SEND:
+		wqe.opcode = KIW_WR_SEND;
+		message = true;
+		break;
+	case IBV_WR_SEND_WITH_INV:
+		wqe.opcode = KIW_WR_SEND_INV;
+		wqe.rkey = wr.invalidate_rkey;
+		message = true;
+		break;
+	case IBV_WR_RDMA_WRITE:
+		wqe.opcode = KIW_WR_WRITE;
+		wqe.remote_addr = wr.wr.rdma.remote_addr;
+		wqe.rkey = wr.wr.rdma.rkey;
+		break;
+	case IBV_WR_RDMA_READ:
+		wqe.opcode = KIW_WR_READ;
+		wqe.remote_addr = wr.wr.rdma.remote_addr;
+		wqe.rkey = wr.wr.rdma.rkey;
+		break;
+	default:
+		return EINVAL;
+	}
+	if ((wr.send_flags & ~known_flags) || too_many_sges(wr.num_sge, qp.sq.max_sge))
+		return EINVAL;
+
+	const std::uint64_t octets = payload_octets(wr);
+	if (octets > max_message)
+		return EINVAL;
+
+	wqe.wr_id = wr.wr_id;
+	if ((wr.send_flags & IBV_SEND_SIGNALED) || qp.signal_all)
+		wqe.flags |= KIW_WQE_SIGNALED;
+	if (wr.send_flags & IBV_SEND_FENCE)
+		wqe.flags |= KIW_WQE_FENCE;
+	if (message && (wr.send_flags & IBV_SEND_SOLICITED))
+		wqe.flags |= KIW_WQE_SOLICITED;
+
+	if (wr.send_flags & IBV_SEND_INLINE) {
+		if (wr.opcode == IBV_WR_RDMA_READ || octets > qp.max_inline)
+			return EINVAL;
+		wqe.flags |= KIW_WQE_INLINE;
+		wqe.inline_len = static_cast<std::uint32_t>(octets);
+		copy_inline(wr, slot + sizeof(wqe));
+	} else {
+		wqe.num_sge = static_cast<std::uint8_t>(wr.num_sge);
+		copy_sges(wr.sg_list, wr.num_sge, slot + sizeof(wqe));
+	}
+	std::memcpy(slot, &wqe, sizeof(wqe));
+	return 0;
+}
+
+int write_recv(const Qp &qp, const ibv_recv_wr &wr, std::byte *slot)
+{
+	if (too_many_sges(wr.num_sge, qp.rq.max_sge))
+		return EINVAL;
+
+	kiw_rqe rqe{};
+	rqe.wr_id = wr.wr_id;
+	rqe.num_sge = static_cast<std::uint8_t>(wr.num_sge);
+	copy_sges(wr.sg_list, wr.num_sge, slot + sizeof(rqe));
+	std::memcpy(slot, &rqe, sizeof(rqe));
+	return 0;
+}
+
+/// Writes as much of a list as is valid and fits, and publishes it. Under the queue's lock. Returns 0,
+/// or the errno value of the request that *bad_wr then names.
+template <typename WorkRequest, typename Write>
+int fill(WorkQueue &queue, WorkRequest *wr, WorkRequest **bad_wr, Write write)
+{
+	std::uint32_t index = queue.next;
+	int error = 0;
+
+	for (; wr; wr = wr->next, index++) {
+		error = queue.has_room(index) ? write(*wr, queue.ring.slot(index)) : ENOMEM;
+		if (error) [[unlikely]] {
+			*bad_wr = wr;
+			break;
+		}
+	}
+	if (index != queue.next) {
+		queue.next = index;
+		queue.ring.publish(index);
+	}
+	return error;
+}
+
+bool not_connected(int error)
+{
+	return error == EINVAL || error == ENOTCONN;
+}
+
+/// The kernel refused to look at a send ring whose QP isn't connected, so nothing of it from index on
+/// was taken. Under the lock. Other threads may have published behind it: they get the same answer.
+void take_back(Qp &qp, std::uint32_t index)
+{
+	qp.connected = false;
+	if (static_cast<std::int32_t>(qp.sq.next - index) > 0) {
+		qp.sq.next = index;
+		qp.sq.ring.publish(index);
+	}
+}
+
+bool sq_wants_doorbell(const WorkRing &ring)
+{
+	// One that drains will see what was published, unless the QP is in error.
+	return (ring.flags() & (KIW_RING_DRAINING | KIW_RING_FLUSH)) != KIW_RING_DRAINING;
+}
+
+} // namespace
+
+// Until there is a connection the lock is held over the doorbell, so that a refused request can be
+// taken back and no other thread's doorbell sends it after all. From then on, posters don't wait for
+// the one that is in the kernel and sending.
+int post_send(ibv_qp *ibv, ibv_send_wr *wr, ibv_send_wr **bad_wr)
+{
+	Qp &qp = Qp::from(ibv);
+	WorkQueue &sq = qp.sq;
+
+	sq.lock.lock();
+	const std::uint32_t first = sq.next;
+	const int error = fill(sq, wr, bad_wr, [&qp](const ibv_send_wr &request, std::byte *slot) {
+		return write_send(qp, request, slot);
+	});
+	if (sq.next == first || !sq_wants_doorbell(sq.ring)) {
+		sq.lock.unlock();
+		return error;
+	}
+
+	const bool connected = qp.connected;
+	if (connected)
+		sq.lock.unlock();
+	const int refused = qp.doorbell.ring_send();
+	if (refused) [[unlikely]] {
+		*bad_wr = wr;
+		if (not_connected(refused)) {
+			if (connected)
+				sq.lock.lock();
+			take_back(qp, first);
+			sq.lock.unlock();
+			return refused;
+		}
+	}
+	if (!connected) {
+		qp.connected = !refused;
+		sq.lock.unlock();
+	}
+	return refused ? refused : error;
+}
+
+int post_recv(ibv_qp *ibv, ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
+{
+	Qp &qp = Qp::from(ibv);
+	WorkQueue &rq = qp.rq;
+
+	rq.lock.lock();
+	const std::uint32_t first = rq.next;
+	const int error = fill(rq, wr, bad_wr, [&qp](const ibv_recv_wr &request, std::byte *slot) {
+		return write_recv(qp, request, slot);
+	});
+	const bool flushing = rq.next != first && (rq.ring.flags() & KIW_RING_FLUSH);
+	rq.lock.unlock();
+
+	if (flushing) [[unlikely]] {
+		if (const int refused = qp.doorbell.ring_recv()) {
+			*bad_wr = wr;
+			return refused;
+		}
+	}
+	return error;
+}
+
+} // namespace kiw

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "qp.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+
+#include "cq.hpp"
+#include "memory.hpp"
+
+namespace kiw {
+
+namespace {
+
+static_assert(offsetof(Qp, base) == 0);
+
+/// Maps a work ring of the granted size; no requests granted means no ring.
+int open_queue(WorkQueue &queue, int fd, const kiw_ring_geometry &geometry, std::uint32_t requests,
+               std::uint32_t max_sge, std::uint32_t slot_octets)
+{
+	queue.max_sge = max_sge;
+	if (requests == 0 && geometry.entries == 0)
+		return 0;
+	queue.limit = requests;
+	return queue.ring.open(fd, geometry, requests, slot_octets);
+}
+
+int open_queues(Qp &qp, int fd, const ibv_qp_cap &cap, const kiw_create_qp_resp &rings)
+{
+	// Slots are addressed by 32-bit numbers; whatever the kernel grants is far below that.
+	constexpr std::uint32_t sane = 1 << 16;
+
+	if (cap.max_send_sge > sane || cap.max_recv_sge > sane || cap.max_inline_data > sane)
+		return EPROTO;
+	const std::uint32_t send_sges = cap.max_send_sge * std::uint32_t{sizeof(kiw_sge)};
+	const std::uint32_t recv_sges = cap.max_recv_sge * std::uint32_t{sizeof(kiw_sge)};
+
+	if (const int error = open_queue(qp.sq, fd, rings.sq, cap.max_send_wr, cap.max_send_sge,
+	                                 sizeof(kiw_wqe) + std::max(send_sges, cap.max_inline_data)))
+		return error;
+	return open_queue(qp.rq, fd, rings.rq, cap.max_recv_wr, cap.max_recv_sge, sizeof(kiw_rqe) + recv_sges);
+}
+
+} // namespace
+
+ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
+{
+	pabi::RequestWith<64, kiw_create_qp_req> request{};
+	pabi::Response<32, kiw_create_qp_resp> response{};
+
+	Owner<Qp> qp = make<Qp>();
+	if (!qp) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	request.own.cookie = qp->cookie();
+	int error = ibv_cmd_create_qp(pd, &qp->base.qp, attr, &request, sizeof(request), &response, sizeof(response));
+	if (error) {
+		errno = error;
+		return nullptr;
+	}
+	error = open_queues(*qp, pd->context->cmd_fd, attr->cap, response.own);
+	if (error) {
+		ibv_cmd_destroy_qp(&qp->base.qp);
+		errno = error;
+		return nullptr;
+	}
+	qp->signal_all = attr->sq_sig_all;
+	qp->max_inline = attr->cap.max_inline_data;
+	qp->doorbell.init(pd->context->cmd_fd, qp->base.qp.handle);
+	return &qp.release()->base.qp;
+}
+
+int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr)
+{
+	pabi::QueryQp request{};
+
+	return ibv_cmd_query_qp(qp, attr, mask, init_attr, &request, sizeof(request));
+}
+
+int modify_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask)
+{
+	pabi::ModifyQp request{};
+
+	if (const int error = ibv_cmd_modify_qp(ibv, attr, mask, &request, sizeof(request)))
+		return error;
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
+		Qp &qp = Qp::from(ibv);
+
+		qp.forget_completions();
+		qp.sq.release_consumed();
+		qp.rq.release_consumed();
+		Guard guard(qp.sq.lock);
+		qp.connected = false;
+	}
+	return 0;
+}
+
+int destroy_qp(ibv_qp *ibv)
+{
+	Qp &qp = Qp::from(ibv);
+
+	if (const int error = ibv_cmd_destroy_qp(ibv))
+		return error;
+	// The kernel doesn't know the QP any more and adds no completions of it. Those that are in the CQs
+	// still name it.
+	qp.forget_completions();
+	destroy(&qp);
+	return 0;
+}
+
+void Qp::forget_completions()
+{
+	Cq::from(base.qp.send_cq).forget(*this);
+	if (base.qp.recv_cq != base.qp.send_cq)
+		Cq::from(base.qp.recv_cq).forget(*this);
+}
+
+void WorkQueue::release_consumed()
+{
+	if (limit == 0)
+		return;
+	Guard guard(lock);
+	const std::uint32_t oldest = released.load(std::memory_order_relaxed);
+	const std::uint32_t consumed = ring.consumed();
+
+	if (consumed - oldest <= next - oldest)
+		released.store(consumed, std::memory_order_release);
+}
+
+} // namespace kiw

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Queue pairs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <infiniband/verbs.h>
+
+#include "doorbell.hpp"
+#include "lock.hpp"
+#include "private_abi.hpp"
+#include "ring.hpp"
+
+namespace kiw {
+
+/// What posting to a send or a receive ring needs.
+struct alignas(64) WorkQueue {
+	WorkRing ring;
+	Lock lock;              // protects the slots and next
+	std::uint32_t next = 0; // index of the next request; the ring's copy is only written
+	std::uint32_t limit = 0;   // requests, as granted
+	std::uint32_t max_sge = 0; // as granted
+
+	// Requests below this index are over and their slots free. Written by whoever polls the CQ.
+	alignas(64) std::atomic<std::uint32_t> released = 0;
+
+	bool has_room(std::uint32_t index) const
+	{
+		return index - released.load(std::memory_order_acquire) < limit;
+	}
+	void release_through(std::uint32_t index) { released.store(index + 1, std::memory_order_release); }
+
+	/// The QP was reset: no completion will be polled for what the kernel is done with.
+	void release_consumed();
+};
+
+struct Qp {
+	pabi::QueuePair base;
+	bool signal_all = false;
+	std::uint32_t max_inline = 0;
+	Doorbell doorbell;
+	WorkQueue sq;
+	WorkQueue rq;
+
+	// A doorbell for the send ring went well: there is, or was, a connection. Protected by sq.lock.
+	bool connected = false;
+
+	static Qp &from(ibv_qp *qp) { return *reinterpret_cast<Qp *>(qp); }
+	static Qp &from_cookie(std::uint64_t cookie) { return *reinterpret_cast<Qp *>(cookie); }
+	std::uint64_t cookie() const { return reinterpret_cast<std::uintptr_t>(this); }
+
+	/// Frees the slots that a completion tells to be free. Under the CQ's lock.
+	void complete(const kiw_cqe &cqe)
+	{
+		(cqe.opcode == KIW_WR_RECV ? rq : sq).release_through(cqe.wq_index);
+	}
+
+	/// Takes its completions out of both CQs.
+	void forget_completions();
+};
+
+// Operations; see ibv_create_qp(3) and so on. post_send() and post_recv() are in post.cpp.
+ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr);
+int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr);
+int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask);
+int destroy_qp(ibv_qp *qp);
+int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr);
+int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr);
+
+} // namespace kiw
