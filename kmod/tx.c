@@ -10,6 +10,7 @@
 #include <net/tcp.h>
 
 #include "mr.h"
+#include "rdmap.h"
 #include "stream.h"
 #include "wq.h"
 #include "proto/crc.h"
@@ -474,6 +475,7 @@ static bool start_request(struct kiw_stream *s)
 		return false;
 	tx->taken = false;
 	tx->sending = true;
+	tx->off = 0;
 	return true;
 }
 
@@ -558,7 +560,7 @@ static void batch_done(struct kiw_stream *s)
 		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 }
 
-/* Hand TCP what is left of the batch. */
+/* Hand TCP what is left of the batch. -EINTR: it took a part. */
 static int batch_push(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
@@ -569,52 +571,48 @@ static int batch_push(struct kiw_stream *s)
 		msg.msg_flags |= MSG_MORE;
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, tx->piece, tx->pieces, tx->batch_len);
 	iov_iter_advance(&msg.msg_iter, tx->batch_sent);
+	/* May process the backlog, and with it our receive callback, which leaves the batch alone. */
 	ret = tcp_sendmsg_locked(s->sk, &msg, tx->batch_len - tx->batch_sent);
 	if (ret < 0)
 		return ret;
 	tx->batch_sent += ret;
-	if (tx->batch_sent == tx->batch_len)
-		return 0;
-	/* TCP took a part, so it has set SOCK_NOSPACE, or will say -EAGAIN at the next try. */
-	return -EINTR;
+	return tx->batch_sent == tx->batch_len ? 0 : -EINTR;
 }
 
 bool kiw_tx_run(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	int budget = TX_BUDGET;
-	int ret;
+	int ret, err;
 
-	kiw_sq_flag(s->qp, KIW_RING_DRAINING);
-	for (;;) {
+	if (!tx->stopped)
+		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
+	while (budget--) {
 		ret = 1;
-		if (tx->batch_sent == tx->batch_len || !tx->batch_sent) {
-			while (ret > 0 && batch_open(tx))
-				ret = put_next(s);
-		}
+		while (ret > 0 && !tx->batch_sent && batch_open(tx))
+			ret = put_next(s);
 		if (tx->batch_sent < tx->batch_len) {
-			int err = batch_push(s);
-
-			if (err == -EAGAIN)
-				return false;
+			err = batch_push(s);
+			if (err == -EAGAIN)	/* the write-space callback takes over, */
+				return sk_stream_memory_free(s->sk);	/* or memory is short */
 			if (err && err != -EINTR) {
 				kiw_stream_event(s, KIW_EV_LLP_LOST);
 				return false;
 			}
 			if (!err)
 				batch_done(s);
-		} else if (ret < 0) {
-			return true;
-		} else if (!ret) {
-			break;
+			continue;
 		}
-		if (!--budget)
+		if (ret < 0)
 			return true;
+		if (tx->taken || !tx->gate || tx->stopped)
+			return false;	/* there will be a reason to look again */
+		/* Idle. Pairs with the fence between prod and flags in the process. */
+		kiw_sq_flag(s->qp, 0);
+		smp_mb();
+		if (!kiw_sq_posted(s->qp))
+			return false;
+		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
 	}
-	if (tx->taken || !tx->gate || tx->stopped)
-		return false;	/* there will be a reason to look again */
-	/* Idle. Pairs with the fence between prod and flags in the process. */
-	kiw_sq_flag(s->qp, 0);
-	smp_mb();
-	return kiw_sq_posted(s->qp);
+	return true;
 }

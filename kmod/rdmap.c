@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What arrives and what it does. Checks come in the order of RFC 5041 section 7.1; the first that
+ * fails ends the stream, and nothing of that segment reaches memory.
+ */
+#include "rdmap.h"
+
+#include "cursor.h"
+#include "stream.h"
+#include "wq.h"
+#include "proto/term.h"
+
+enum kiw_err kiw_rdmap_fault(enum kiw_mr_fault fault)
+{
+	switch (fault) {
+	case KIW_MR_OK:
+		return KIW_OK;
+	case KIW_MR_STAG:
+		return KIW_ERR_RDMAP_STAG;
+	case KIW_MR_PD:
+		return KIW_ERR_RDMAP_PD;
+	case KIW_MR_ACCESS:
+		return KIW_ERR_RDMAP_ACCESS;
+	case KIW_MR_BOUNDS:
+		return KIW_ERR_RDMAP_BOUNDS;
+	case KIW_MR_WRAP:
+		return KIW_ERR_RDMAP_WRAP;
+	}
+	return KIW_ERR_RDMAP_UNSPECIFIED;
+}
+
+/* A missing right has no code in DDP; RDMAP's is what most peers send. */
+static enum kiw_err ddp_fault(enum kiw_mr_fault fault)
+{
+	switch (fault) {
+	case KIW_MR_OK:
+		return KIW_OK;
+	case KIW_MR_STAG:
+		return KIW_ERR_DDP_STAG;
+	case KIW_MR_PD:
+		return KIW_ERR_DDP_PD;
+	case KIW_MR_ACCESS:
+		return KIW_ERR_RDMAP_ACCESS;
+	case KIW_MR_BOUNDS:
+		return KIW_ERR_DDP_BOUNDS;
+	case KIW_MR_WRAP:
+		return KIW_ERR_DDP_WRAP;
+	}
+	return KIW_ERR_DDP_CATASTROPHE;
+}
+
+/* What a peer may do to a region: the region's rights and the QP's both count. */
+static enum kiw_mr_fault remote_check(struct kiw_stream *s, u32 stag, int access, u64 addr, u32 n)
+{
+	enum kiw_mr_fault fault;
+	struct kiw_mr *mr;
+
+	rcu_read_lock();
+	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
+	rcu_read_unlock();
+	if (fault == KIW_MR_OK && (s->qp->access & access) != access)
+		fault = KIW_MR_ACCESS;
+	return fault;
+}
+
+static enum kiw_err begin_write(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+
+	if (!seg->payload_len)
+		return KIW_OK;
+	return ddp_fault(remote_check(s, seg->stag, IB_ACCESS_REMOTE_WRITE, seg->to,
+				      seg->payload_len));
+}
+
+static enum kiw_err begin_read_resp(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+	const struct kiw_orq *o;
+	u32 off = s->rx.resp_off;
+
+	if (!kiw_orq_len(&s->tx))
+		return KIW_ERR_RDMAP_OPCODE;
+	o = kiw_orq_slot(&s->tx, s->tx.orq_head);
+	if (seg->payload_len) {
+		if (seg->stag != o->sink_stag)
+			return KIW_ERR_DDP_STAG;
+		if (seg->to != o->sink_to + off || seg->payload_len > o->len - off)
+			return KIW_ERR_DDP_BOUNDS;
+	}
+	if ((seg->flags & KIW_F_LAST) && off + seg->payload_len != o->len)
+		return KIW_ERR_DDP_BOUNDS;
+	return KIW_OK;
+}
+
+/* A receive request that can't be used completes with an error; the peer has no part in it. */
+static enum kiw_err recv_failed(struct kiw_stream *s, enum ib_wc_status status)
+{
+	kiw_rq_complete(s->qp, &s->rx, status, 0, 0, 0);
+	return KIW_ERR_LOCAL_CATASTROPHE;
+}
+
+static enum kiw_err begin_send(struct kiw_stream *s)
+{
+	struct kiw_rx *rx = &s->rx;
+	const struct kiw_seq *seq = &rx->seq[KIW_QN_SEND];
+	enum kiw_err err = kiw_seq_check_msn(seq, &rx->seg);
+
+	if (err)
+		return err;
+	if (!rx->placing) {
+		switch (kiw_rq_take(s->qp, rx)) {
+		case KIW_TAKE_NONE:
+			return KIW_ERR_DDP_NOBUF;
+		case KIW_TAKE_ONE:
+			break;
+		case KIW_TAKE_BAD:
+		case KIW_TAKE_RING:
+			return KIW_ERR_LOCAL_CATASTROPHE;
+		}
+	}
+	err = kiw_seq_check_mo(seq, &rx->seg, rx->recv_room);
+	if (err == KIW_ERR_DDP_TOOLONG)
+		kiw_rq_complete(s->qp, rx, IB_WC_LOC_LEN_ERR, 0, 0, 0);
+	return err;
+}
+
+static enum kiw_err begin_read_req(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+	enum kiw_err err = kiw_seq_check_msn(&s->rx.seq[KIW_QN_READ], seg);
+
+	if (err)
+		return err;
+	/* A Read that opens the stream has a place of its own. */
+	if (kiw_irq_len(&s->tx) >= max_t(u32, s->qp->ird, s->rx.first))
+		return KIW_ERR_DDP_NOBUF;
+	if (seg->mo)
+		return KIW_ERR_DDP_MO;
+	if (!seg->rreq.size)
+		return KIW_OK;
+	return kiw_rdmap_fault(remote_check(s, seg->rreq.src_stag, IB_ACCESS_REMOTE_READ,
+					    seg->rreq.src_to, seg->rreq.size));
+}
+
+enum kiw_err kiw_rdmap_begin(struct kiw_stream *s)
+{
+	/* In CLOSING the peer may not send any more, and this ends the stream. */
+	kiw_stream_event(s, KIW_EV_ACTIVITY);
+	if (s->rx.stopped)
+		return KIW_OK;
+
+	switch (s->rx.seg.op) {
+	case KIW_OP_WRITE:
+		return begin_write(s);
+	case KIW_OP_READ_RESP:
+		return begin_read_resp(s);
+	case KIW_OP_READ_REQ:
+		return begin_read_req(s);
+	case KIW_OP_TERMINATE:
+		return KIW_OK;
+	default:
+		return begin_send(s);
+	}
+}
+
+/* Copy from the queue into a region. */
+static enum kiw_mr_fault place_region(struct kiw_stream *s, struct kiw_cursor *cur, u32 stag,
+				      int access, u64 addr, u32 n)
+{
+	enum kiw_mr_fault fault;
+	struct kiw_mr *mr;
+	u32 chunk;
+	void *to;
+
+	rcu_read_lock();
+	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
+	for (; !fault && n; n -= chunk, addr += chunk) {
+		chunk = n;
+		to = kiw_mr_chunk(mr, addr, &chunk);
+		kiw_cursor_copy(cur, to, chunk);
+		kunmap_local(to);
+	}
+	rcu_read_unlock();
+	return fault;
+}
+
+/* Copy from the queue into a list of local buffers, @off octets behind its start. */
+static enum kiw_mr_fault place_list(struct kiw_stream *s, struct kiw_cursor *cur,
+				    const struct kiw_sge *sge, u32 off, u32 n)
+{
+	enum kiw_mr_fault fault;
+	u32 part;
+
+	for (; n; sge++) {
+		if (off >= sge->length) {
+			off -= sge->length;
+			continue;
+		}
+		part = min(n, sge->length - off);
+		fault = place_region(s, cur, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr + off,
+				     part);
+		if (fault)
+			return fault;
+		off = 0;
+		n -= part;
+	}
+	return KIW_MR_OK;
+}
+
+static enum kiw_err place_read_resp(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n)
+{
+	struct kiw_orq *o = kiw_orq_slot(&s->tx, s->tx.orq_head);
+	struct kiw_swr *swr;
+
+	if (!place_list(s, cur, o->sge, s->rx.resp_off + done, n))
+		return KIW_OK;
+	swr = kiw_swr(s->qp, o->index);
+	swr->status = IB_WC_LOC_PROT_ERR;
+	swr->done = true;
+	return KIW_ERR_LOCAL_CATASTROPHE;
+}
+
+enum kiw_err kiw_rdmap_place(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+
+	switch (seg->op) {
+	case KIW_OP_WRITE:
+		return ddp_fault(place_region(s, cur, seg->stag, IB_ACCESS_REMOTE_WRITE,
+					      seg->to + done, n));
+	case KIW_OP_READ_RESP:
+		return place_read_resp(s, cur, done, n);
+	default:
+		if (place_list(s, cur, s->rx.recv_sge, seg->mo + done, n))
+			return recv_failed(s, IB_WC_LOC_PROT_ERR);
+		return KIW_OK;
+	}
+}
+
+static enum kiw_err end_read_resp(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_orq *o;
+
+	s->rx.resp_off += seg->payload_len;
+	if (!(seg->flags & KIW_F_LAST))
+		return KIW_OK;
+	s->rx.resp_off = 0;
+	o = kiw_orq_slot(tx, tx->orq_head++);
+	if (!o->internal) {
+		kiw_swr(s->qp, o->index)->done = true;
+		if (!kiw_sq_complete(s->qp))
+			return KIW_ERR_LOCAL_CATASTROPHE;
+	}
+	if (tx->taken)	/* it may have waited for this one */
+		kiw_stream_kick(s);
+	return KIW_OK;
+}
+
+/* Regions of processes can't be invalidated by a peer; they are all there are so far. */
+static enum kiw_err invalidate(struct kiw_stream *s, u32 stag)
+{
+	struct kiw_mr *mr;
+	enum kiw_mr_fault fault;
+
+	rcu_read_lock();
+	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, 0, 0, 0, &mr);
+	rcu_read_unlock();
+	return fault == KIW_MR_PD ? KIW_ERR_RDMAP_INVAL : KIW_ERR_RDMAP_CANT_INVAL;
+}
+
+static enum kiw_err end_send(struct kiw_stream *s)
+{
+	struct kiw_rx *rx = &s->rx;
+	const struct kiw_seg *seg = &rx->seg;
+	u32 len = seg->mo + seg->payload_len;
+	enum kiw_err err;
+	u8 flags = 0;
+
+	kiw_seq_advance(&rx->seq[KIW_QN_SEND], seg);
+	if (!(seg->flags & KIW_F_LAST))
+		return KIW_OK;
+	if (seg->flags & KIW_F_INVALIDATE) {
+		err = invalidate(s, seg->inv_stag);
+		if (err) {
+			kiw_rq_complete(s->qp, rx, IB_WC_REM_INV_REQ_ERR, 0, 0, 0);
+			return err;
+		}
+		flags |= KIW_CQE_WITH_INV;
+	}
+	if (seg->flags & KIW_F_SOLICITED)
+		flags |= KIW_CQE_SOLICITED;
+	return kiw_rq_complete(s->qp, rx, IB_WC_SUCCESS, len, flags, seg->inv_stag) ?
+		KIW_OK : KIW_ERR_LOCAL_CATASTROPHE;
+}
+
+static void end_read_req(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_irq *irq = &tx->irq[tx->irq_tail++ % tx->irq_size];
+
+	kiw_seq_advance(&s->rx.seq[KIW_QN_READ], &s->rx.seg);
+	irq->rr = s->rx.seg.rreq;
+	irq->msn = s->rx.seg.msn;
+	kiw_stream_kick(s);
+}
+
+/* The peer gave up. If it names a Read of ours, that one completes with more than a flush. */
+static void end_terminate(struct kiw_stream *s)
+{
+	struct kiw_rx *rx = &s->rx;
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_term_info info;
+	struct kiw_swr *swr;
+	struct kiw_orq *o;
+	u32 nth;
+
+	kiw_stat_inc(&s->dev->stats, KIW_STAT_TERM_RECEIVED);
+	if (kiw_term_parse(rx->hdr + KIW_FPDU_LEN_SIZE, rx->have - KIW_FPDU_LEN_SIZE, &info) &&
+	    info.has_rreq) {
+		nth = info.msn - (tx->msn_read - kiw_orq_len(tx));
+		o = nth < kiw_orq_len(tx) ? kiw_orq_slot(tx, tx->orq_head + nth) : NULL;
+		if (o && !o->internal) {
+			swr = kiw_swr(s->qp, o->index);
+			swr->status = info.raw.etype == KIW_ETYPE_PROTECTION ?
+				IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;
+			swr->done = true;
+		}
+	}
+	s->async = IB_EVENT_QP_FATAL;
+	kiw_stream_event(s, KIW_EV_TERM_RECEIVED);
+	kiw_stream_kick(s);
+}
+
+enum kiw_err kiw_rdmap_end(struct kiw_stream *s)
+{
+	switch (s->rx.seg.op) {
+	case KIW_OP_WRITE:
+		return KIW_OK;
+	case KIW_OP_READ_RESP:
+		return end_read_resp(s);
+	case KIW_OP_READ_REQ:
+		end_read_req(s);
+		return KIW_OK;
+	case KIW_OP_TERMINATE:
+		end_terminate(s);
+		return KIW_OK;
+	default:
+		return end_send(s);
+	}
+}
