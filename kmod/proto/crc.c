@@ -20,7 +20,7 @@ u32 kiw_crc_update(u32 crc, const void *p, size_t n)
 #define STEP4(v) STEP2(STEP2(v))
 
 /* Four bits at a time: small enough to be spelled out by the compiler */
-static const u32 nibble[16] = {
+static const u32 crc_nibble[16] = {
 	STEP4(0x0u), STEP4(0x1u), STEP4(0x2u), STEP4(0x3u),
 	STEP4(0x4u), STEP4(0x5u), STEP4(0x6u), STEP4(0x7u),
 	STEP4(0x8u), STEP4(0x9u), STEP4(0xau), STEP4(0xbu),
@@ -33,8 +33,8 @@ u32 kiw_crc_update(u32 crc, const void *p, size_t n)
 
 	while (n--) {
 		crc ^= *octet++;
-		crc = crc >> 4 ^ nibble[crc & 0xf];
-		crc = crc >> 4 ^ nibble[crc & 0xf];
+		crc = crc >> 4 ^ crc_nibble[crc & 0xf];
+		crc = crc >> 4 ^ crc_nibble[crc & 0xf];
 	}
 	return crc;
 }

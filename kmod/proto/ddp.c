@@ -81,13 +81,13 @@ static void parse_body(const u8 *p, struct kiw_seg *seg)
 	}
 }
 
-static enum kiw_step bad(struct kiw_seg *seg, enum kiw_err err)
+static enum kiw_step seg_bad(struct kiw_seg *seg, enum kiw_err err)
 {
 	seg->err = err;
 	return KIW_BAD;
 }
 
-static enum kiw_step more(struct kiw_seg *seg, u32 need)
+static enum kiw_step seg_more(struct kiw_seg *seg, u32 need)
 {
 	seg->need = need;
 	return KIW_MORE;
@@ -114,26 +114,26 @@ static enum kiw_step parse_untagged(const u8 *ulpdu, u32 have, u32 ulpdu_len, st
 	const struct kiw_untagged_hdr *hdr = (const void *)ulpdu;
 
 	if (have < KIW_UNTAGGED_LEN)
-		return more(seg, KIW_UNTAGGED_LEN);
+		return seg_more(seg, KIW_UNTAGGED_LEN);
 
 	seg->inv_stag = be32_to_cpu(hdr->inv_stag);
 	seg->qn = be32_to_cpu(hdr->qn);
 	seg->msn = be32_to_cpu(hdr->msn);
 	seg->mo = be32_to_cpu(hdr->mo);
 	if (seg->qn != kiw_ops[seg->op].qn)
-		return bad(seg, KIW_ERR_DDP_QN);
+		return seg_bad(seg, KIW_ERR_DDP_QN);
 
 	if (seg->op == KIW_OP_TERMINATE)
 		seg->hdr_len = min(ulpdu_len, (u32)KIW_TERM_MAX_LEN);
 
 	if (seg->flags & SINGLE) {
 		if (ulpdu_len > seg->hdr_len)
-			return bad(seg, KIW_ERR_DDP_TOOLONG);
+			return seg_bad(seg, KIW_ERR_DDP_TOOLONG);
 		if (ulpdu_len < seg->hdr_len || !(seg->flags & KIW_F_LAST))
-			return bad(seg, KIW_ERR_RDMAP_CATASTROPHE);
+			return seg_bad(seg, KIW_ERR_RDMAP_CATASTROPHE);
 	}
 	if (have < seg->hdr_len)
-		return more(seg, seg->hdr_len);
+		return seg_more(seg, seg->hdr_len);
 
 	parse_body(ulpdu + KIW_UNTAGGED_LEN, seg);
 	return KIW_DONE;
@@ -148,15 +148,15 @@ enum kiw_step kiw_seg_parse(const u8 *ulpdu, u32 have, u32 ulpdu_len, u32 caps,
 
 	memset(seg, 0, sizeof(*seg));
 	if (ulpdu_len < KIW_TAGGED_LEN)
-		return bad(seg, KIW_ERR_DDP_CATASTROPHE);
+		return seg_bad(seg, KIW_ERR_DDP_CATASTROPHE);
 	if (have < KIW_TAGGED_LEN)
-		return more(seg, KIW_TAGGED_LEN);
+		return seg_more(seg, KIW_TAGGED_LEN);
 	if (!(ctrl->ddp & KIW_DDP_TAGGED) && ulpdu_len < KIW_UNTAGGED_LEN)
-		return bad(seg, KIW_ERR_DDP_CATASTROPHE);
+		return seg_bad(seg, KIW_ERR_DDP_CATASTROPHE);
 
 	err = check_ctrl(ctrl, caps);
 	if (err)
-		return bad(seg, err);
+		return seg_bad(seg, err);
 
 	seg->op = ctrl->rdmap & KIW_RDMAP_OP_MASK;
 	seg->flags = kiw_ops[seg->op].flags;

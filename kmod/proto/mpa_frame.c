@@ -11,19 +11,19 @@ static u8 mpa_large_bit(enum kiw_mpa_kind kind)
 	return kind == KIW_MPA_REPLY ? KIW_MPA_LARGE_REP : KIW_MPA_LARGE_REQ;
 }
 
-static enum kiw_step bad(struct kiw_mpa_frame *f, enum kiw_mpa_bad why)
+static enum kiw_step frame_bad(struct kiw_mpa_frame *f, enum kiw_mpa_bad why)
 {
 	f->bad = why;
 	return KIW_BAD;
 }
 
-static enum kiw_step more(struct kiw_mpa_frame *f, u32 need)
+static enum kiw_step frame_more(struct kiw_mpa_frame *f, u32 need)
 {
 	f->need = need;
 	return KIW_MORE;
 }
 
-static void parse_v2(const void *p, struct kiw_mpa_frame *f)
+static void frame_parse_v2(const void *p, struct kiw_mpa_frame *f)
 {
 	const struct kiw_mpa_v2 *w = p;
 	u16 ird = be16_to_cpu(w->ird);
@@ -51,21 +51,21 @@ enum kiw_step kiw_mpa_parse(const u8 *buf, size_t have, enum kiw_mpa_kind kind,
 	memset(f, 0, sizeof(*f));
 	f->kind = kind;
 	if (memcmp(buf, mpa_key(kind), min(have, sizeof(hdr->key))))
-		return bad(f, KIW_MPA_BAD_KEY);
+		return frame_bad(f, KIW_MPA_BAD_KEY);
 	if (have < sizeof(*hdr))
-		return more(f, sizeof(*hdr));
+		return frame_more(f, sizeof(*hdr));
 
 	pd_len = be16_to_cpu(hdr->pd_len);
 	if (hdr->rev != KIW_MPA_REV_1 && hdr->rev != KIW_MPA_REV_2)
-		return bad(f, KIW_MPA_BAD_REV);
+		return frame_bad(f, KIW_MPA_BAD_REV);
 	if (pd_len > KIW_MPA_PD_MAX)
-		return bad(f, KIW_MPA_BAD_PD_LEN);
+		return frame_bad(f, KIW_MPA_BAD_PD_LEN);
 	/* In revision 1 this bit is reserved */
 	f->enhanced = hdr->rev == KIW_MPA_REV_2 && (hdr->flags & KIW_MPA_ENHANCED);
 	if (f->enhanced && pd_len < sizeof(struct kiw_mpa_v2))
-		return bad(f, KIW_MPA_BAD_V2);
+		return frame_bad(f, KIW_MPA_BAD_V2);
 	if (have < sizeof(*hdr) + pd_len)
-		return more(f, sizeof(*hdr) + pd_len);
+		return frame_more(f, sizeof(*hdr) + pd_len);
 
 	f->rev = hdr->rev;
 	f->reject = kind == KIW_MPA_REPLY && (hdr->flags & KIW_MPA_REJECT);
@@ -74,7 +74,7 @@ enum kiw_step kiw_mpa_parse(const u8 *buf, size_t have, enum kiw_mpa_kind kind,
 	f->large = hdr->flags & mpa_large_bit(kind);
 	f->len = sizeof(*hdr) + pd_len;
 	if (f->enhanced) {
-		parse_v2(buf + sizeof(*hdr), f);
+		frame_parse_v2(buf + sizeof(*hdr), f);
 		pd_off += sizeof(struct kiw_mpa_v2);
 	}
 	f->pd = buf + pd_off;
@@ -82,7 +82,7 @@ enum kiw_step kiw_mpa_parse(const u8 *buf, size_t have, enum kiw_mpa_kind kind,
 	return KIW_DONE;
 }
 
-static void build_v2(void *p, const struct kiw_mpa_frame *f)
+static void frame_build_v2(void *p, const struct kiw_mpa_frame *f)
 {
 	struct kiw_mpa_v2 *w = p;
 	u16 ird = f->ird & KIW_V2_DEPTH;
@@ -124,7 +124,7 @@ u32 kiw_mpa_build(void *p, const struct kiw_mpa_frame *f)
 	out += sizeof(*hdr);
 
 	if (f->enhanced)
-		build_v2(out, f);
+		frame_build_v2(out, f);
 	out += v2_len;
 	if (f->pd_len)
 		memcpy(out, f->pd, f->pd_len);

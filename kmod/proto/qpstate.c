@@ -9,7 +9,7 @@
 #define TO(state, actions) { KIW_QP_##state, true, (actions) }
 
 /* Where a row has no entry the event is not valid in that state */
-static const struct kiw_qp_step steps[KIW_QP_STATES][KIW_EVENTS] = {
+static const struct kiw_qp_step qp_steps[KIW_QP_STATES][KIW_EVENTS] = {
 	[KIW_QP_IDLE] = {
 		[KIW_EV_CONNECTED] = TO(RTS, KIW_ACT_START),
 		[KIW_EV_MODIFY_ERR] = TO(ERROR, FLUSH),
@@ -75,12 +75,12 @@ static const struct kiw_qp_step steps[KIW_QP_STATES][KIW_EVENTS] = {
 	},
 };
 
-struct kiw_qp_step kiw_qp_step(enum kiw_qp_state state, enum kiw_qp_event event)
+struct kiw_qp_step kiw_qp_next(enum kiw_qp_state state, enum kiw_qp_event event)
 {
 	struct kiw_qp_step step = { .next = state };
 
-	if ((u32)state < KIW_QP_STATES && (u32)event < KIW_EVENTS && steps[state][event].valid)
-		return steps[state][event];
+	if ((u32)state < KIW_QP_STATES && (u32)event < KIW_EVENTS && qp_steps[state][event].valid)
+		return qp_steps[state][event];
 	return step;
 }
 

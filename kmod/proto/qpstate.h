@@ -91,13 +91,13 @@ struct kiw_qp_step {
 };
 
 /**
- * kiw_qp_step() - look up a transition
+ * kiw_qp_next() - look up a transition
  * @state: current state
  * @event: what happened
  *
  * Return: the step, which is not valid also for arguments out of range.
  */
-struct kiw_qp_step kiw_qp_step(enum kiw_qp_state state, enum kiw_qp_event event);
+struct kiw_qp_step kiw_qp_next(enum kiw_qp_state state, enum kiw_qp_event event);
 
 /**
  * kiw_qp_state_name() - printable name of a state

@@ -62,7 +62,7 @@ bool kiw_term_possible(enum kiw_err err)
 	return err != KIW_ERR_LLP_LOST && err != KIW_ERR_LLP_FRAME;
 }
 
-static void parse_ddp_hdr(const u8 *p, struct kiw_term_info *info)
+static void term_parse_ddp(const u8 *p, struct kiw_term_info *info)
 {
 	const struct kiw_untagged_hdr *u = (const void *)p;
 	const struct kiw_tagged_hdr *t = (const void *)p;
@@ -80,7 +80,7 @@ static void parse_ddp_hdr(const u8 *p, struct kiw_term_info *info)
 	}
 }
 
-static void parse_rreq_hdr(const u8 *p, struct kiw_term_info *info)
+static void term_parse_rreq(const u8 *p, struct kiw_term_info *info)
 {
 	const struct kiw_rreq_wire *w = (const void *)p;
 
@@ -92,7 +92,7 @@ static void parse_rreq_hdr(const u8 *p, struct kiw_term_info *info)
 	info->rreq.src_to = be64_to_cpu(w->src_to);
 }
 
-static void parse_offender(const u8 *p, u32 len, u8 hdrct, struct kiw_term_info *info)
+static void term_parse_offender(const u8 *p, u32 len, u8 hdrct, struct kiw_term_info *info)
 {
 	u32 n;
 
@@ -106,11 +106,11 @@ static void parse_offender(const u8 *p, u32 len, u8 hdrct, struct kiw_term_info 
 	n = ddp_hdr_len(p);
 	if (len < n)
 		return;
-	parse_ddp_hdr(p, info);
+	term_parse_ddp(p, info);
 
 	/* Some peers claim an RDMA header also for messages that have none */
 	if ((hdrct & KIW_TERM_HDRCT_R) && len >= KIW_RREQ_LEN && is_rreq((const void *)p))
-		parse_rreq_hdr(p + n, info);
+		term_parse_rreq(p + n, info);
 }
 
 bool kiw_term_parse(const u8 *ulpdu, u32 len, struct kiw_term_info *info)
@@ -134,6 +134,6 @@ bool kiw_term_parse(const u8 *ulpdu, u32 len, struct kiw_term_info *info)
 		etype = KIW_ETYPE_MPA;
 	info->err = KIW_ERR(info->raw.layer, etype, info->raw.code);
 
-	parse_offender(ulpdu + KIW_TERM_MIN_LEN, len - KIW_TERM_MIN_LEN, w->hdrct, info);
+	term_parse_offender(ulpdu + KIW_TERM_MIN_LEN, len - KIW_TERM_MIN_LEN, w->hdrct, info);
 	return true;
 }
