@@ -16,21 +16,20 @@ namespace kiw {
 
 namespace {
 
-int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input, ibv_device_attr_ex *attr,
-                    std::size_t attr_size)
+int query_device_ex(
+	ibv_context *context, const ibv_query_device_ex_input *input, ibv_device_attr_ex *attr, std::size_t attr_size)
 {
 	ib_uverbs_ex_query_device_resp response{};
 	std::size_t response_size = sizeof(response);
 
-	if (const int error =
-	            ibv_cmd_query_device_any(context, input, attr, attr_size, &response, &response_size))
+	if (const int error = ibv_cmd_query_device_any(context, input, attr, attr_size, &response, &response_size))
 		return error;
 
 	// The first member exists in every size that callers pass.
 	const std::uint64_t version = response.base.fw_ver;
 	char *text = attr->orig_attr.fw_ver;
-	std::snprintf(text, sizeof(attr->orig_attr.fw_ver), "%u.%u.%u", unsigned(version >> 32 & 0xffff),
-	              unsigned(version >> 16 & 0xffff), unsigned(version & 0xffff));
+	(void)std::snprintf(text, sizeof(attr->orig_attr.fw_ver), "%u.%u.%u", unsigned(version >> 32 & 0xffff),
+		unsigned(version >> 16 & 0xffff), unsigned(version & 0xffff));
 	return 0;
 }
 
@@ -82,8 +81,7 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 	if (!context)
 		return nullptr;
 
-	if (const int error =
-	            ibv_cmd_get_context(context, &request, sizeof(request), &response, sizeof(response))) {
+	if (const int error = ibv_cmd_get_context(context, &request, sizeof(request), &response, sizeof(response))) {
 		verbs_uninit_context(context);
 		std::free(context);
 		errno = error;

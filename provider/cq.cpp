@@ -56,25 +56,20 @@ ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 		errno = ENOMEM;
 		return nullptr;
 	}
-	int error = ibv_cmd_create_cq(context, cqe, channel, comp_vector, &cq->ibv, &request, sizeof(request),
-	                              &response, sizeof(response));
+	int error = ibv_cmd_create_cq(
+		context, cqe, channel, comp_vector, &cq->ibv, &request, sizeof(request), &response, sizeof(response));
 	if (error) {
 		errno = error;
 		return nullptr;
 	}
 
-	const kiw_create_cq_resp &own = response.own;
 	const kiw_ring_geometry geometry = {
-		.mmap_offset = own.mmap_offset,
-		.mmap_size = own.mmap_size,
-		.entries = own.entries,
-		.stride = own.stride,
+		.mmap_offset = response.own.mmap_offset,
+		.mmap_size = response.own.mmap_size,
+		.entries = response.own.entries,
+		.stride = response.own.stride,
 	};
-	// A CQE is addressed in place, so the stride must be its size and not only at least that.
-	error = own.stride == sizeof(kiw_cqe) ?
-	                cq->ring.open(context->cmd_fd, geometry, static_cast<std::uint32_t>(cq->ibv.cqe),
-	                              sizeof(kiw_cqe)) :
-	                EPROTO;
+	error = cq->ring.open(context->cmd_fd, geometry, static_cast<std::uint32_t>(cq->ibv.cqe), sizeof(kiw_cqe));
 	if (error) {
 		ibv_cmd_destroy_cq(&cq->ibv);
 		errno = error;

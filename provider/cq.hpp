@@ -16,8 +16,10 @@ struct Qp;
 struct alignas(64) Cq {
 	ibv_cq ibv;
 	CompletionRing ring;
-	Lock lock;                  // protects everything below, and the slots
-	std::uint32_t consumed = 0; // the ring's copy is only written
+	// Protects what follows, and the slots.
+	Lock lock;
+	// The ring's copy is only written.
+	std::uint32_t consumed = 0;
 
 	static Cq &from(ibv_cq *cq) { return *reinterpret_cast<Cq *>(cq); }
 

@@ -30,8 +30,8 @@ void Doorbell::init(int cmd_fd, std::uint32_t qp_handle)
 	const auto command = [&](std::uint32_t number, std::uint32_t wqe_size) {
 		return Command{
 			.header = {.command = number,
-			           .in_words = sizeof(Command) / 4,
-			           .out_words = sizeof(bad_wr_) / 4},
+				.in_words = sizeof(Command) / 4,
+				.out_words = sizeof(bad_wr_) / 4},
 			.response = reinterpret_cast<std::uintptr_t>(&bad_wr_),
 			.qp_handle = qp_handle,
 			.wr_count = 0,

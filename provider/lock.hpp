@@ -21,8 +21,8 @@ public:
 	{
 		std::uint32_t expected = free;
 
-		if (!word_.compare_exchange_strong(expected, held, std::memory_order_acquire,
-		                                   std::memory_order_relaxed)) [[unlikely]]
+		if (!word_.compare_exchange_strong(
+			    expected, held, std::memory_order_acquire, std::memory_order_relaxed)) [[unlikely]]
 			lock_contended();
 	}
 
@@ -47,8 +47,8 @@ private:
 		for (int i = 0; i < spins; i++) {
 			std::uint32_t expected = free;
 
-			if (word_.compare_exchange_weak(expected, held, std::memory_order_acquire,
-			                                std::memory_order_relaxed))
+			if (word_.compare_exchange_weak(
+				    expected, held, std::memory_order_acquire, std::memory_order_relaxed))
 				return;
 			pause();
 		}

@@ -27,10 +27,9 @@ using Owner = std::unique_ptr<T, Release>;
 template <typename T>
 Owner<T> make()
 {
-	static_assert(std::is_nothrow_default_constructible_v<T>);
-	static_assert(sizeof(T) % alignof(T) == 0);
+	static_assert(std::is_nothrow_default_constructible_v<T> && alignof(T) >= alignof(void *));
 
-	void *memory = std::aligned_alloc(alignof(T) < sizeof(void *) ? sizeof(void *) : alignof(T), sizeof(T));
+	void *memory = std::aligned_alloc(alignof(T), sizeof(T));
 
 	return Owner<T>(memory ? ::new (memory) T() : nullptr);
 }

@@ -13,10 +13,12 @@ ibv_pd *alloc_pd(ibv_context *context)
 	ib_uverbs_alloc_pd_resp response{};
 
 	Owner<ibv_pd> pd = make<ibv_pd>();
-	const int error = pd ? ibv_cmd_alloc_pd(context, pd.get(), &request, sizeof(request), &response,
-	                                        sizeof(response)) :
-	                       ENOMEM;
-	if (error) {
+	if (!pd) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int error =
+			ibv_cmd_alloc_pd(context, pd.get(), &request, sizeof(request), &response, sizeof(response))) {
 		errno = error;
 		return nullptr;
 	}
@@ -37,10 +39,12 @@ ibv_mr *reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova
 	ib_uverbs_reg_mr_resp response{};
 
 	Owner<pabi::MemoryRegion> mr = make<pabi::MemoryRegion>();
-	const int error = mr ? ibv_cmd_reg_mr(pd, address, length, iova, access, mr.get(), &request,
-	                                      sizeof(request), &response, sizeof(response)) :
-	                       ENOMEM;
-	if (error) {
+	if (!mr) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int error = ibv_cmd_reg_mr(pd, address, length, iova, access, mr.get(), &request, sizeof(request),
+		    &response, sizeof(response))) {
 		errno = error;
 		return nullptr;
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // Posting: work requests into the rings, and one doorbell for a whole list.
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -38,11 +39,9 @@ void copy_inline(const ibv_send_wr &wr, std::byte *to)
 {
 	for (int i = 0; i < wr.num_sge; i++) {
 		const ibv_sge &sge = wr.sg_list[i];
+		const auto *from = reinterpret_cast<const std::byte *>(sge.addr); // NOLINT(performance-no-int-to-ptr)
 
-		if (sge.length == 0)
-			continue;
-		std::memcpy(to, reinterpret_cast<const void *>(static_cast<std::uintptr_t>(sge.addr)), sge.length);
-		to += sge.length;
+		to = std::copy_n(from, sge.length, to);
 	}
 }
 
@@ -179,9 +178,8 @@ int post_send(ibv_qp *ibv, ibv_send_wr *wr, ibv_send_wr **bad_wr)
 
 	sq.lock.lock();
 	const std::uint32_t first = sq.next;
-	const int error = fill(sq, wr, bad_wr, [&qp](const ibv_send_wr &request, std::byte *slot) {
-		return write_send(qp, request, slot);
-	});
+	const int error = fill(sq, wr, bad_wr,
+		[&qp](const ibv_send_wr &request, std::byte *slot) { return write_send(qp, request, slot); });
 	if (sq.next == first || !sq_wants_doorbell(sq.ring)) {
 		sq.lock.unlock();
 		return error;
@@ -215,9 +213,8 @@ int post_recv(ibv_qp *ibv, ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
 
 	rq.lock.lock();
 	const std::uint32_t first = rq.next;
-	const int error = fill(rq, wr, bad_wr, [&qp](const ibv_recv_wr &request, std::byte *slot) {
-		return write_recv(qp, request, slot);
-	});
+	const int error = fill(rq, wr, bad_wr,
+		[&qp](const ibv_recv_wr &request, std::byte *slot) { return write_recv(qp, request, slot); });
 	const bool flushing = rq.next != first && (rq.ring.flags() & KIW_RING_FLUSH);
 	rq.lock.unlock();
 

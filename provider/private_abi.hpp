@@ -204,8 +204,8 @@ struct ContextOps {
 	int (*post_send)(ibv_qp *, ibv_send_wr *, ibv_send_wr **) = nullptr;
 	Unused post_srq_ops = nullptr;
 	Unused post_srq_recv = nullptr;
-	int (*query_device_ex)(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
-	                       std::size_t) = nullptr;
+	int (*query_device_ex)(
+		ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *, std::size_t) = nullptr;
 	Unused query_ece = nullptr;
 	int (*query_port)(ibv_context *, std::uint8_t port, ibv_port_attr *) = nullptr;
 	int (*query_qp)(ibv_qp *, ibv_qp_attr *, int mask, ibv_qp_init_attr *) = nullptr;
@@ -299,32 +299,31 @@ static_assert(sizeof(ib_uverbs_create_qp_resp) == 32);
 // Functions of libibverbs.so. int results are 0 or a positive errno; sizes include our own parts.
 extern "C" {
 void verbs_register_driver_34(const kiw::pabi::DeviceOps *ops);
-void *_verbs_init_and_alloc_context(ibv_device *device, int cmd_fd, std::size_t size,
-                                    verbs_context *context_offset, std::uint32_t driver_id);
+void *_verbs_init_and_alloc_context(
+	ibv_device *device, int cmd_fd, std::size_t size, verbs_context *context_offset, std::uint32_t driver_id);
 void verbs_uninit_context(verbs_context *context);
 void verbs_set_ops(verbs_context *context, const kiw::pabi::ContextOps *ops);
 
-int ibv_cmd_get_context(verbs_context *context, void *request, std::size_t request_size, void *response,
-                        std::size_t response_size);
-int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_input *input,
-                             ibv_device_attr_ex *attr, std::size_t attr_size,
-                             ib_uverbs_ex_query_device_resp *response, std::size_t *response_size);
-int ibv_cmd_query_port(ibv_context *context, std::uint8_t port, ibv_port_attr *attr, void *request,
-                       std::size_t request_size);
+int ibv_cmd_get_context(
+	verbs_context *context, void *request, std::size_t request_size, void *response, std::size_t response_size);
+int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_input *input, ibv_device_attr_ex *attr,
+	std::size_t attr_size, ib_uverbs_ex_query_device_resp *response, std::size_t *response_size);
+int ibv_cmd_query_port(
+	ibv_context *context, std::uint8_t port, ibv_port_attr *attr, void *request, std::size_t request_size);
 int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, void *request, std::size_t request_size, void *response,
-                     std::size_t response_size);
+	std::size_t response_size);
 int ibv_cmd_dealloc_pd(ibv_pd *pd);
 int ibv_cmd_reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, int access,
-                   kiw::pabi::MemoryRegion *mr, void *request, std::size_t request_size, void *response,
-                   std::size_t response_size);
+	kiw::pabi::MemoryRegion *mr, void *request, std::size_t request_size, void *response,
+	std::size_t response_size);
 int ibv_cmd_dereg_mr(kiw::pabi::MemoryRegion *mr);
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
-                      void *request, std::size_t request_size, void *response, std::size_t response_size);
+	void *request, std::size_t request_size, void *response, std::size_t response_size);
 int ibv_cmd_destroy_cq(ibv_cq *cq);
 int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *request, std::size_t request_size,
-                      void *response, std::size_t response_size);
-int ibv_cmd_query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr, void *request,
-                     std::size_t request_size);
+	void *response, std::size_t response_size);
+int ibv_cmd_query_qp(
+	ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr, void *request, std::size_t request_size);
 int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, void *request, std::size_t request_size);
 int ibv_cmd_destroy_qp(ibv_qp *qp);
 }

@@ -16,7 +16,7 @@ static_assert(offsetof(Qp, base) == 0);
 
 /// Maps a work ring of the granted size; no requests granted means no ring.
 int open_queue(WorkQueue &queue, int fd, const kiw_ring_geometry &geometry, std::uint32_t requests,
-               std::uint32_t max_sge, std::uint32_t slot_octets)
+	std::uint32_t max_sge, std::uint32_t slot_octets)
 {
 	queue.max_sge = max_sge;
 	if (requests == 0 && geometry.entries == 0)
@@ -36,7 +36,7 @@ int open_queues(Qp &qp, int fd, const ibv_qp_cap &cap, const kiw_create_qp_resp 
 	const std::uint32_t recv_sges = cap.max_recv_sge * std::uint32_t{sizeof(kiw_sge)};
 
 	if (const int error = open_queue(qp.sq, fd, rings.sq, cap.max_send_wr, cap.max_send_sge,
-	                                 sizeof(kiw_wqe) + std::max(send_sges, cap.max_inline_data)))
+		    sizeof(kiw_wqe) + std::max(send_sges, cap.max_inline_data)))
 		return error;
 	return open_queue(qp.rq, fd, rings.rq, cap.max_recv_wr, cap.max_recv_sge, sizeof(kiw_rqe) + recv_sges);
 }

@@ -15,46 +15,46 @@
 namespace kiw {
 
 /// What posting to a send or a receive ring needs.
-struct alignas(64) WorkQueue {
+struct alignas(64) WorkQueue { // NOLINT(clang-analyzer-optin.performance.Padding): see released
 	WorkRing ring;
-	Lock lock;              // protects the slots and next
-	std::uint32_t next = 0; // index of the next request; the ring's copy is only written
-	std::uint32_t limit = 0;   // requests, as granted
-	std::uint32_t max_sge = 0; // as granted
+	// Protects the slots and next.
+	Lock lock;
+	// Index of the next request; the ring's copy is only written.
+	std::uint32_t next = 0;
+	// Requests and SGEs per request, as granted.
+	std::uint32_t limit = 0;
+	std::uint32_t max_sge = 0;
 
-	// Requests below this index are over and their slots free. Written by whoever polls the CQ.
+	// Requests below this index are over and their slots free. Written by whoever polls the CQ, hence
+	// a cache line of its own.
 	alignas(64) std::atomic<std::uint32_t> released = 0;
 
-	bool has_room(std::uint32_t index) const
-	{
-		return index - released.load(std::memory_order_acquire) < limit;
-	}
+	bool has_room(std::uint32_t index) const { return index - released.load(std::memory_order_acquire) < limit; }
 	void release_through(std::uint32_t index) { released.store(index + 1, std::memory_order_release); }
 
 	/// The QP was reset: no completion will be polled for what the kernel is done with.
 	void release_consumed();
 };
 
-struct Qp {
+struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	pabi::QueuePair base;
-	bool signal_all = false;
-	std::uint32_t max_inline = 0;
 	Doorbell doorbell;
+	std::uint32_t max_inline = 0;
+	bool signal_all = false;
+	// A doorbell for the send ring went well: there is, or was, a connection. Protected by sq.lock.
+	bool connected = false;
 	WorkQueue sq;
 	WorkQueue rq;
 
-	// A doorbell for the send ring went well: there is, or was, a connection. Protected by sq.lock.
-	bool connected = false;
-
 	static Qp &from(ibv_qp *qp) { return *reinterpret_cast<Qp *>(qp); }
-	static Qp &from_cookie(std::uint64_t cookie) { return *reinterpret_cast<Qp *>(cookie); }
+	static Qp &from_cookie(std::uint64_t cookie)
+	{
+		return *reinterpret_cast<Qp *>(cookie); // NOLINT(performance-no-int-to-ptr)
+	}
 	std::uint64_t cookie() const { return reinterpret_cast<std::uintptr_t>(this); }
 
 	/// Frees the slots that a completion tells to be free. Under the CQ's lock.
-	void complete(const kiw_cqe &cqe)
-	{
-		(cqe.opcode == KIW_WR_RECV ? rq : sq).release_through(cqe.wq_index);
-	}
+	void complete(const kiw_cqe &cqe) { (cqe.opcode == KIW_WR_RECV ? rq : sq).release_through(cqe.wq_index); }
 
 	/// Takes its completions out of both CQs.
 	void forget_completions();

@@ -58,8 +58,8 @@ public:
 		const std::uint64_t octets = std::uint64_t{geometry.entries} * geometry.stride + KIW_RING_HEADER;
 
 		if (!std::has_single_bit(geometry.entries) || geometry.entries < wanted_entries ||
-		    geometry.stride < wanted_stride || geometry.stride % alignof(std::uint64_t) != 0 ||
-		    geometry.mmap_size < octets || geometry.mmap_size > PTRDIFF_MAX)
+			geometry.stride < wanted_stride || geometry.stride % alignof(std::uint64_t) != 0 ||
+			geometry.mmap_size < octets || geometry.mmap_size > PTRDIFF_MAX)
 			return EPROTO;
 		if (const int error = mapping_.map(fd, geometry.mmap_offset, geometry.mmap_size))
 			return error;
@@ -108,10 +108,7 @@ public:
 	std::uint32_t produced() const { return std::atomic_ref(header().prod).load(std::memory_order_acquire); }
 
 	/// Gives the slots below cons back to the kernel.
-	void consume(std::uint32_t cons)
-	{
-		std::atomic_ref(header().cons).store(cons, std::memory_order_release);
-	}
+	void consume(std::uint32_t cons) { std::atomic_ref(header().cons).store(cons, std::memory_order_release); }
 
 	/// Asks for a notification. Completions published before are for the caller to poll.
 	void arm(bool solicited_only)
