@@ -3,7 +3,9 @@
 #ifndef KIWARP_DEVICE_H
 #define KIWARP_DEVICE_H
 
+#include <linux/atomic.h>
 #include <linux/completion.h>
+#include <linux/if_ether.h>
 #include <linux/list.h>
 #include <linux/spinlock.h>
 #include <linux/xarray.h>
@@ -22,16 +24,22 @@
 #define KIW_MAX_PD		65536
 #define KIW_MAX_RD_ATOM		128	/* IRD and ORD of one QP */
 #define KIW_MAX_MSG		(1U << 31)	/* octets */
+#define KIW_MAX_MR_SIZE		(1ULL << 39)	/* octets */
 
 /**
  * struct kiw_device - one RDMA device on one network interface
  * @ibdev: the device that RDMA core knows
- * @net: namespace of the interface; compared, never followed: the device is gone before it
- * @ifindex: the interface; sockets are bound to it
+ * @net: namespace of the interface; no reference is held, the device is gone before it (netdev.c)
+ * @ifindex: the interface; sockets are bound to it. May be gone already, or have left @net
+ * @link: in the list of all devices, see netdev.c
+ * @doomed: the interface goes or leaves @net, nothing new may begin; protected by netdev.c's lock
+ * @port_up: last port state that was reported; protected by netdev.c's lock
+ * @fallback_mac: made-up address, used where the interface has none
  * @qps: QP number to &struct kiw_qp; readers use RCU
  * @mrs: STag index (upper 24 bits) to &struct kiw_mr; readers use RCU
- * @ep_lock: protects @eps; innermost, taken with bottom halves off
+ * @ep_lock: protects @eps and @ep_closed; innermost, taken with bottom halves off
  * @eps: all endpoints of the connection manager, listening ones included
+ * @ep_closed: set by kiw_cm_abort_device(); no endpoint is made any more
  * @ep_count: endpoints that still exist, plus one for the device itself
  * @ep_none: completed when the last endpoint is gone
  * @num_qp: QPs that exist, at most KIW_MAX_QP
@@ -41,19 +49,25 @@
  * @stats: counters
  *
  * Held by RDMA core from registration to dealloc_driver; verbs objects and endpoints hold no
- * reference of their own: the core destroys the former first, and dealloc_driver waits for
- * @ep_none.
+ * reference of their own: the core destroys the former first, and dealloc_driver drops the
+ * device's share of @ep_count and waits for @ep_none.
  */
 struct kiw_device {
 	struct ib_device	ibdev;
 	struct net		*net;
 	int			ifindex;
 
+	struct list_head	link;
+	bool			doomed;
+	bool			port_up;
+	u8			fallback_mac[ETH_ALEN];
+
 	struct xarray		qps;
 	struct xarray		mrs;
 
 	spinlock_t		ep_lock;
 	struct list_head	eps;
+	bool			ep_closed;
 	refcount_t		ep_count;
 	struct completion	ep_none;
 
@@ -85,6 +99,12 @@ struct kiw_ucontext {
 struct kiw_pd {
 	struct ib_pd		ibpd;
 };
+
+/* kiw_count_up() - take one of @max places; give it back by atomic_dec() */
+static inline bool kiw_count_up(atomic_t *count, int max)
+{
+	return atomic_add_unless(count, 1, max);
+}
 
 int kiw_device_init(void);
 void kiw_device_exit(void);

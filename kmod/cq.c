@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/log2.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "cq.h"
+#include "device.h"
+
+/* Whether these completions are what the process waits for; @arm is its demand */
+static bool cq_arm_matches(u32 arm, const struct kiw_cqe *cqe, unsigned int n)
+{
+	if (arm == KIW_ARM_NEXT)
+		return true;
+	if (arm != KIW_ARM_SOLICITED)
+		return false;
+	for (; n--; cqe++) {
+		if (cqe->flags & KIW_CQE_SOLICITED || cqe->status != IB_WC_SUCCESS)
+			return true;
+	}
+	return false;
+}
+
+static void cq_overflow(struct kiw_cq *cq)
+{
+	struct ib_event event = {
+		.device = cq->ibcq.device,
+		.event = IB_EVENT_CQ_ERR,
+		.element.cq = &cq->ibcq,
+	};
+
+	kiw_stat_inc(&to_kiw_device(cq->ibcq.device)->stats, KIW_STAT_CQ_OVERFLOWS);
+	if (cq->ibcq.event_handler)
+		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
+}
+
+/*
+ * The handlers are called without the lock, so that they may do as they like. The CQ is still
+ * there: whoever adds completions does so for a QP, the QP keeps the CQ from being destroyed, and
+ * kiw_destroy_qp() only returns once nobody is at work for the QP.
+ */
+bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
+{
+	struct kiw_cq_ring *ring = cq->map.mem;
+	bool fits = false, died = false, notify = false;
+	unsigned long flags;
+	unsigned int i;
+	u32 used;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	if (cq->dead)
+		goto out;
+
+	/* Pairs with the process's release when it has read slots; nonsense counts as full. */
+	used = cq->prod - smp_load_acquire(&ring->cons);
+	if (used > cq->entries || n > cq->entries - used) {
+		cq->dead = died = true;
+		goto out;
+	}
+
+	for (i = 0; i < n; i++)
+		memcpy(kiw_ring_slot(&cq->map, cq->prod + i, cq->entries, sizeof(*cqe)),
+		       &cqe[i], sizeof(*cqe));
+	cq->prod += n;
+	/* Pairs with the process's acquire before it reads slots. */
+	smp_store_release(&ring->prod, cq->prod);
+	fits = true;
+
+	/*
+	 * Pairs with the process's fence between its store of arm and its next look at prod:
+	 * either it sees these completions or we see that it is armed.
+	 */
+	smp_mb();
+	if (cq_arm_matches(READ_ONCE(ring->arm), cqe, n)) {
+		xchg(&ring->arm, KIW_ARM_NONE);
+		notify = true;
+	}
+out:
+	spin_unlock_irqrestore(&cq->lock, flags);
+
+	if (died)
+		cq_overflow(cq);
+	if (notify && cq->ibcq.comp_handler)
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	return fits;
+}
+
+int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+			 struct ib_udata *udata)
+{
+	struct kiw_device *dev = to_kiw_device(ibcq->device);
+	struct kiw_cq *cq = to_kiw_cq(ibcq);
+	struct kiw_create_cq_resp resp = {};
+	struct kiw_ucontext *uctx;
+	int err;
+
+	/* Consumers in the kernel can't be served yet. */
+	if (!udata)
+		return -EOPNOTSUPP;
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (attr->cqe < 1 || attr->cqe > KIW_MAX_CQE)
+		return -EINVAL;
+	/* A process without our provider could do nothing with it. */
+	if (udata->outlen < sizeof(resp))
+		return -EINVAL;
+	if (!kiw_count_up(&dev->num_cq, KIW_MAX_CQ))
+		return -ENOMEM;
+
+	spin_lock_init(&cq->lock);
+	cq->entries = roundup_pow_of_two(attr->cqe);
+	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
+	err = kiw_ring_alloc(&cq->map, &uctx->ibuctx, cq->entries, sizeof(struct kiw_cqe));
+	if (err)
+		goto err_count;
+
+	resp.mmap_offset = kiw_ring_offset(&cq->map);
+	resp.mmap_size = cq->map.size;
+	resp.entries = cq->entries;
+	resp.stride = sizeof(struct kiw_cqe);
+	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (err)
+		goto err_ring;
+
+	ibcq->cqe = cq->entries;
+	return 0;
+
+err_ring:
+	kiw_ring_free(&cq->map);
+err_count:
+	atomic_dec(&dev->num_cq);
+	return err;
+}
+
+/*
+ * Unreachable: RDMA core calls this only when no QP names the CQ, and the last kiw_cq_add() ended
+ * before kiw_destroy_qp() did. A process may have the ring mapped, or be about to: the pages are
+ * its own then. Released: the ring; the core frees the rest.
+ */
+int kiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
+{
+	struct kiw_cq *cq = to_kiw_cq(ibcq);
+
+	kiw_ring_free(&cq->map);
+	atomic_dec(&to_kiw_device(ibcq->device)->num_cq);
+	return 0;
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/module.h>
+#include <rdma/rdma_netlink.h>
+
+#include "cm.h"
+#include "device.h"
+
+static int __init kiw_init(void)
+{
+	int err;
+
+	err = kiw_cm_init();
+	if (err)
+		return err;
+	err = kiw_device_init();
+	if (err)
+		goto err_cm;
+	return 0;
+
+err_cm:
+	kiw_cm_exit();
+	return err;
+}
+
+/*
+ * No process can hold the module: disassociate_ucontext lets RDMA core take its verbs objects away,
+ * after which every call of its context fails in the core. So, in this order:
+ *
+ * Unreachable: kiw_device_exit() withdraws the link type, and no new device comes up. It has the
+ * core unregister every device; when that returns, the core has no call of ours running and makes
+ * none, including those that were already on their way out by another path, and dealloc_driver has
+ * seen the last endpoint, region and QP of each. What lives outside the core, the notifier and the
+ * namespace operations, finds an empty list until it is taken down as well.
+ *
+ * Released: endpoints were all that could have work, timers or socket callbacks pending, and
+ * kiw_cm_exit() drains the work queue whose last item dropped the last of them. Pages of rings that
+ * are still mapped belong to the mapping and need no code of ours. There are no RCU callbacks:
+ * whoever waits for a grace period does it in place.
+ */
+static void __exit kiw_exit(void)
+{
+	kiw_device_exit();
+	kiw_cm_exit();
+}
+
+module_init(kiw_init);
+module_exit(kiw_exit);
+
+MODULE_DESCRIPTION("Software iWARP RNIC");
+MODULE_AUTHOR("The kiwarp authors");
+MODULE_LICENSE("GPL");
+MODULE_VERSION(KIWARP_VERSION);
+MODULE_ALIAS_RDMA_LINK("kiwarp");
+MODULE_SOFTDEP("pre: ib_uverbs rdma_ucm");
