@@ -105,6 +105,8 @@ struct kiw_rq {
  * @ird: reads that the peer may have outstanding, as negotiated
  * @ord: reads that we may have outstanding, as negotiated
  * @owner: thread group that created it, the only one that may connect it
+ * @init: shown as INIT, not RESET, while idle
+ * @dying: being destroyed, takes no connection any more; protected by @mutex
  */
 struct kiw_qp {
 	struct ib_qp			ibqp;
@@ -129,6 +131,8 @@ struct kiw_qp {
 	u32				ird;
 	u32				ord;
 	struct pid			*owner;
+	bool				init;
+	bool				dying;
 };
 
 static inline struct kiw_qp *to_kiw_qp(struct ib_qp *ibqp)

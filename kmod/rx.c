@@ -94,6 +94,7 @@ static enum kiw_err rx_header(struct kiw_stream *s, struct kiw_cursor *cur, bool
 			err = kiw_rdmap_begin(s);
 			rx->left = rx->seg.payload_len;
 			rx->stage = KIW_RX_PAYLOAD;
+			*starved = rx->stopped;
 			return err;
 		case KIW_BAD:
 			return rx->seg.err;

@@ -43,6 +43,7 @@ struct kiw_ep;
  * @fin_sent: our direction is closed
  * @fin_received: the peer's direction is closed
  * @ended: the endpoint has been told that nothing more will come
+ * @rcu: kiw_stream_of() looks before it holds a reference
  */
 struct kiw_stream {
 	struct kref		ref;
@@ -68,6 +69,7 @@ struct kiw_stream {
 	bool			fin_sent;
 	bool			fin_received;
 	bool			ended;
+	struct rcu_head		rcu;
 };
 
 /**

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Queue pairs: the verbs.
+ *
+ * How one goes, in two steps. Unreachable: kiw_destroy_qp() marks it dying, so that no connection
+ * starts; stops its stream and aborts its endpoint, whose references to the QP are dropped by the
+ * endpoint's work; and takes its number out of the table. A grace period later nobody who looked
+ * the number up is without a reference. Released: it waits for the last reference, which is iw_cm's
+ * or the endpoint's, and frees the rings. The completion queues outlive it, because RDMA core
+ * counts their users.
+ */
+#include "qp.h"
+
+#include <linux/log2.h>
+#include <linux/pid.h>
+#include <linux/sched/signal.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "cm.h"
+#include "stream.h"
+#include "wq.h"
+
+#define QPN_MIN 0x10000		/* below: UDP ports, the numbers of datagram QPs */
+#define QPN_MAX 0xffffff
+
+static u32 sq_stride(const struct ib_qp_cap *cap)
+{
+	u32 sges = cap->max_send_sge * sizeof(struct kiw_sge);
+
+	return ALIGN(sizeof(struct kiw_wqe) + max(sges, cap->max_inline_data), 64);
+}
+
+static u32 rq_stride(const struct ib_qp_cap *cap)
+{
+	return ALIGN(sizeof(struct kiw_rqe) + cap->max_recv_sge * sizeof(struct kiw_sge), 32);
+}
+
+static void qp_release(struct kref *ref)
+{
+	complete(&container_of(ref, struct kiw_qp, ref)->freed);
+}
+
+void kiw_qp_add_ref(struct ib_qp *ibqp)
+{
+	kref_get(&to_kiw_qp(ibqp)->ref);
+}
+
+void kiw_qp_rem_ref(struct ib_qp *ibqp)
+{
+	kref_put(&to_kiw_qp(ibqp)->ref, qp_release);
+}
+
+/*
+ * iw_cm calls this for a number that a process gave, with interrupts off, and takes its reference
+ * before it enables them: a read-side section for kiw_destroy_qp().
+ */
+struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn)
+{
+	struct kiw_qp *qp;
+
+	rcu_read_lock();
+	qp = xa_load(&to_kiw_device(ibdev)->qps, qpn);
+	if (qp && qp->owner != task_tgid(current))
+		qp = NULL;
+	rcu_read_unlock();
+	return qp ? &qp->ibqp : NULL;
+}
+
+int kiw_qp_bind_ep(struct kiw_qp *qp, struct kiw_ep *ep)
+{
+	int ret = 0;
+
+	mutex_lock(&qp->mutex);
+	if (qp->ep || qp->dying || qp->state != KIW_QP_IDLE) {
+		ret = -EISCONN;
+	} else {
+		kiw_ep_get(ep);
+		qp->ep = ep;
+	}
+	mutex_unlock(&qp->mutex);
+	return ret;
+}
+
+void kiw_qp_unbind_ep(struct kiw_qp *qp, struct kiw_ep *ep)
+{
+	bool ours;
+
+	mutex_lock(&qp->mutex);
+	ours = qp->ep == ep;
+	if (ours)
+		qp->ep = NULL;
+	mutex_unlock(&qp->mutex);
+	if (ours)
+		kiw_ep_put(ep);
+}
+
+/* The endpoint of a QP, with a reference; or NULL. */
+static struct kiw_ep *qp_ep(struct kiw_qp *qp)
+{
+	struct kiw_ep *ep;
+
+	mutex_lock(&qp->mutex);
+	ep = qp->ep;
+	if (ep)
+		kiw_ep_get(ep);
+	mutex_unlock(&qp->mutex);
+	return ep;
+}
+
+/* --- create and destroy -------------------------------------------------------------------- */
+
+static int check_caps(const struct ib_qp_init_attr *attr)
+{
+	const struct ib_qp_cap *cap = &attr->cap;
+
+	if (attr->qp_type != IB_QPT_RC || attr->create_flags || attr->srq)
+		return -EOPNOTSUPP;
+	if (cap->max_send_wr > KIW_MAX_QP_WR || cap->max_recv_wr > KIW_MAX_QP_WR ||
+	    cap->max_send_sge > KIW_MAX_SGE || cap->max_recv_sge > KIW_MAX_SGE ||
+	    cap->max_inline_data > KIW_MAX_INLINE)
+		return -EINVAL;
+	if (!attr->send_cq || !attr->recv_cq)
+		return -EINVAL;
+	return 0;
+}
+
+static void free_queues(struct kiw_qp *qp)
+{
+	kiw_ring_free(&qp->sq.map);
+	kiw_ring_free(&qp->rq.map);
+	kvfree(qp->sq.swr);
+}
+
+static int alloc_queues(struct kiw_qp *qp, struct ib_ucontext *uctx, struct ib_qp_cap *cap)
+{
+	int ret;
+
+	qp->sq.entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
+	qp->sq.stride = sq_stride(cap);
+	qp->sq.swr = kvcalloc(qp->sq.entries, sizeof(*qp->sq.swr), GFP_KERNEL_ACCOUNT);
+	if (!qp->sq.swr)
+		return -ENOMEM;
+	ret = kiw_ring_alloc(&qp->sq.map, uctx, qp->sq.entries, qp->sq.stride);
+	if (!ret && cap->max_recv_wr) {
+		qp->rq.entries = roundup_pow_of_two(cap->max_recv_wr);
+		qp->rq.stride = rq_stride(cap);
+		ret = kiw_ring_alloc(&qp->rq.map, uctx, qp->rq.entries, qp->rq.stride);
+	}
+	if (ret)
+		free_queues(qp);
+	return ret;
+}
+
+static int respond(const struct kiw_qp *qp, struct ib_udata *udata)
+{
+	struct kiw_create_qp_resp resp = {
+		.sq = {
+			.mmap_offset = kiw_ring_offset(&qp->sq.map),
+			.mmap_size = qp->sq.map.size,
+			.entries = qp->sq.entries,
+			.stride = qp->sq.stride,
+		},
+	};
+
+	if (qp->rq.entries) {
+		resp.rq.mmap_offset = kiw_ring_offset(&qp->rq.map);
+		resp.rq.mmap_size = qp->rq.map.size;
+		resp.rq.entries = qp->rq.entries;
+		resp.rq.stride = qp->rq.stride;
+	}
+	return ib_copy_to_udata(udata, &resp, sizeof(resp));
+}
+
+int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata)
+{
+	struct kiw_device *dev = to_kiw_device(ibqp->device);
+	struct kiw_qp *qp = to_kiw_qp(ibqp);
+	struct kiw_create_qp_req req = {};
+	struct ib_ucontext *uctx;
+	static u32 next_qpn;
+	u32 qpn;
+	int ret;
+
+	ret = check_caps(attr);
+	if (ret)
+		return ret;
+	/* Kernel consumers bring no rings of their own; they come later. */
+	if (!udata)
+		return -EOPNOTSUPP;
+	uctx = &rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx)->ibuctx;
+	if (udata->inlen < sizeof(req) || udata->outlen < sizeof(struct kiw_create_qp_resp))
+		return -EINVAL;
+	if (ib_copy_from_udata(&req, udata, sizeof(req)))
+		return -EFAULT;
+	if (req.flags || req.reserved)
+		return -EINVAL;
+	if (atomic_inc_return(&dev->num_qp) > KIW_MAX_QP) {
+		ret = -ENOMEM;
+		goto uncount;
+	}
+
+	qp->dev = dev;
+	kref_init(&qp->ref);
+	init_completion(&qp->freed);
+	mutex_init(&qp->mutex);
+	qp->state = KIW_QP_IDLE;
+	qp->send_cq = to_kiw_cq(attr->send_cq);
+	qp->recv_cq = to_kiw_cq(attr->recv_cq);
+	qp->cookie = req.cookie;
+	qp->owner = get_pid(task_tgid(current));
+	attr->cap.max_send_sge = max(attr->cap.max_send_sge, 1U);
+	attr->cap.max_recv_sge = max(attr->cap.max_recv_sge, 1U);
+	ret = alloc_queues(qp, uctx, &attr->cap);
+	if (ret)
+		goto put_owner;
+	/* What the slots hold is what is granted. */
+	attr->cap.max_send_wr = qp->sq.entries;
+	attr->cap.max_recv_wr = qp->rq.entries;
+	attr->cap.max_inline_data = min_t(u32, qp->sq.stride - sizeof(struct kiw_wqe),
+					  KIW_MAX_INLINE);
+	qp->max_send_sge = attr->cap.max_send_sge;
+	qp->max_recv_sge = attr->cap.max_recv_sge;
+	qp->max_inline = attr->cap.max_inline_data;
+
+	ret = respond(qp, udata);
+	if (ret)
+		goto free;
+	/* Last: whoever finds it finds it whole. */
+	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(QPN_MIN, QPN_MAX), &next_qpn,
+			      GFP_KERNEL);
+	if (ret < 0)
+		goto free;
+	ibqp->qp_num = qpn;
+	xa_store(&dev->qps, qpn, qp, GFP_KERNEL);
+	return 0;
+
+free:
+	free_queues(qp);
+put_owner:
+	put_pid(qp->owner);
+uncount:
+	atomic_dec(&dev->num_qp);
+	return ret;
+}
+
+int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct kiw_qp *qp = to_kiw_qp(ibqp);
+	struct kiw_device *dev = qp->dev;
+	struct kiw_stream *s;
+	struct kiw_ep *ep;
+
+	mutex_lock(&qp->mutex);
+	qp->dying = true;
+	mutex_unlock(&qp->mutex);
+	s = kiw_stream_of(qp);
+	if (s) {
+		kiw_stream_stop(s, false);
+		kiw_stream_put(s);
+	}
+	ep = qp_ep(qp);
+	if (ep) {
+		kiw_ep_abort(ep);
+		kiw_ep_put(ep);
+	}
+
+	xa_erase(&dev->qps, ibqp->qp_num);
+	synchronize_rcu_expedited();
+	kiw_qp_rem_ref(ibqp);
+	wait_for_completion(&qp->freed);
+
+	free_queues(qp);
+	put_pid(qp->owner);
+	mutex_destroy(&qp->mutex);
+	atomic_dec(&dev->num_qp);
+	return 0;
+}
+
+/* --- modify and query ---------------------------------------------------------------------- */
+
+static enum ib_qp_state shown_state(const struct kiw_qp *qp)
+{
+	switch (qp->state) {
+	case KIW_QP_IDLE:
+		return qp->init ? IB_QPS_INIT : IB_QPS_RESET;
+	case KIW_QP_RTS:
+		return IB_QPS_RTS;
+	case KIW_QP_CLOSING:
+		return IB_QPS_SQD;
+	case KIW_QP_TERMINATE:
+		return IB_QPS_SQE;
+	default:
+		return IB_QPS_ERR;
+	}
+}
+
+/* Flush a QP without a stream. */
+static void flush_idle(struct kiw_qp *qp)
+{
+	kiw_sq_flush(qp);
+	kiw_rq_flush(qp, NULL);
+}
+
+/* An error state that was left leaves empty rings behind. */
+static int reset(struct kiw_qp *qp)
+{
+	if (qp->state == KIW_QP_ERROR) {
+		flush_idle(qp);
+		kiw_sq_flag(qp, 0);
+		if (qp->rq.entries)
+			WRITE_ONCE(((struct kiw_wq_ring *)qp->rq.map.mem)->flags, 0);
+	}
+	qp->state = KIW_QP_IDLE;
+	return 0;
+}
+
+/* The new state of a QP without a stream; mutex held. */
+static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
+{
+	struct kiw_qp_step step;
+
+	switch (to) {
+	case IB_QPS_RESET:
+	case IB_QPS_INIT:
+		step = kiw_qp_step(qp->state, KIW_EV_MODIFY_RESET);
+		if (!step.valid || (qp->state == KIW_QP_ERROR && to == IB_QPS_INIT))
+			return -EINVAL;
+		qp->init = to == IB_QPS_INIT;
+		return reset(qp);
+	case IB_QPS_ERR:
+		qp->state = KIW_QP_ERROR;
+		flush_idle(qp);
+		return 0;
+	case IB_QPS_SQD:
+	case IB_QPS_SQE:
+		/* iw_cm closes what may have closed by itself. */
+		return qp->state == KIW_QP_ERROR ? 0 : -EINVAL;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* The new state of a QP with a stream, locked. */
+static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_state to)
+{
+	bool busy;
+
+	switch (to) {
+	case IB_QPS_RTS:
+		return qp->state == KIW_QP_RTS ? 0 : -EINVAL;
+	case IB_QPS_SQD:
+		if (qp->state == KIW_QP_RTS) {
+			/* As in kiw_tx_run(): whoever posts from now on has to ring. */
+			kiw_sq_flag(qp, 0);
+			smp_mb();
+		}
+		busy = kiw_tx_pending(s) || kiw_orq_len(&s->tx) || kiw_irq_len(&s->tx) ||
+		       kiw_sq_pending(qp);
+		kiw_stream_event(s, busy ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
+		return 0;
+	case IB_QPS_SQE:
+		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+		return 0;
+	case IB_QPS_ERR:
+		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+static int modify_state(struct kiw_qp *qp, enum ib_qp_state to)
+{
+	struct kiw_stream *s;
+	struct kiw_ep *ep;
+	int ret;
+
+	mutex_lock(&qp->mutex);
+	s = kiw_stream_of(qp);
+	if (s) {
+		kiw_stream_lock(s);
+		ret = modify_connected(qp, s, to);
+		kiw_stream_unlock(s);
+		mutex_unlock(&qp->mutex);
+		kiw_stream_put(s);
+		return ret;
+	}
+	ret = modify_idle(qp, to);
+	mutex_unlock(&qp->mutex);
+
+	/* A connection attempt of a QP in error is over. */
+	ep = ret || to != IB_QPS_ERR ? NULL : qp_ep(qp);
+	if (ep) {
+		kiw_ep_abort(ep);
+		kiw_ep_put(ep);
+	}
+	return ret;
+}
+
+int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
+{
+	const int known = IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_EN_SQD_ASYNC_NOTIFY |
+			  IB_QP_ACCESS_FLAGS | IB_QP_PKEY_INDEX | IB_QP_PORT;
+	const int rights = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
+			   IB_ACCESS_REMOTE_READ;
+	struct kiw_qp *qp = to_kiw_qp(ibqp);
+
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	if (mask & ~known)
+		return -EINVAL;
+	if ((mask & IB_QP_ACCESS_FLAGS) && (attr->qp_access_flags & ~rights))
+		return -EINVAL;
+	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != shown_state(qp))
+		return -EINVAL;
+	if (mask & IB_QP_ACCESS_FLAGS)
+		WRITE_ONCE(qp->access, attr->qp_access_flags);
+	return mask & IB_QP_STATE ? modify_state(qp, attr->qp_state) : 0;
+}
+
+int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init)
+{
+	struct kiw_qp *qp = to_kiw_qp(ibqp);
+
+	memset(attr, 0, sizeof(*attr));
+	memset(init, 0, sizeof(*init));
+	mutex_lock(&qp->mutex);
+	attr->qp_state = shown_state(qp);
+	attr->cur_qp_state = attr->qp_state;
+	attr->qp_access_flags = qp->access;
+	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
+	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
+	mutex_unlock(&qp->mutex);
+	attr->port_num = 1;
+	attr->path_mtu = IB_MTU_4096;
+	attr->cap.max_send_wr = qp->sq.entries;
+	attr->cap.max_recv_wr = qp->rq.entries;
+	attr->cap.max_send_sge = qp->max_send_sge;
+	attr->cap.max_recv_sge = qp->max_recv_sge;
+	attr->cap.max_inline_data = qp->max_inline;
+
+	init->qp_type = ibqp->qp_type;
+	init->send_cq = ibqp->send_cq;
+	init->recv_cq = ibqp->recv_cq;
+	init->qp_context = ibqp->qp_context;
+	init->event_handler = ibqp->event_handler;
+	init->sq_sig_type = IB_SIGNAL_REQ_WR;
+	init->cap = attr->cap;
+	return 0;
+}
+
+/* --- doorbells ----------------------------------------------------------------------------- */
+
+/* The send ring has something new; the stream is locked and settles when it is unlocked. */
+static int sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
+{
+	switch (qp->state) {
+	case KIW_QP_IDLE:
+		return -EINVAL;
+	case KIW_QP_CLOSING:
+		kiw_stream_event(s, KIW_EV_ACTIVITY);
+		return 0;
+	case KIW_QP_ERROR:
+		s->todo |= KIW_ACT_FLUSH_SQ;
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * Run a doorbell with the QP held. Requests have no place in it: they are in the ring, and kernel
+ * consumers, who would pass them here, can't create QPs.
+ */
+static int doorbell(struct kiw_qp *qp, bool send)
+{
+	struct kiw_stream *s;
+	int ret = 0;
+
+	s = kiw_stream_of(qp);
+	if (s) {
+		kiw_stream_lock(s);
+		if (s->qp == qp) {
+			if (send)
+				ret = sq_doorbell(qp, s);
+			else if (qp->state == KIW_QP_ERROR || qp->state == KIW_QP_CLOSING)
+				s->todo |= KIW_ACT_FLUSH_RQ;
+			kiw_stream_unlock(s);
+			kiw_stream_put(s);
+			return ret;
+		}
+		kiw_stream_unlock(s);
+		kiw_stream_put(s);
+	}
+
+	mutex_lock(&qp->mutex);
+	if (rcu_access_pointer(qp->stream))
+		ret = -EAGAIN;	/* attached just now */
+	else if (qp->state != KIW_QP_ERROR)
+		ret = send ? -EINVAL : 0;
+	else if (send)
+		kiw_sq_flush(qp);
+	else
+		kiw_rq_flush(qp, NULL);
+	mutex_unlock(&qp->mutex);
+	return ret;
+}
+
+static int ring(struct ib_qp *ibqp, bool send)
+{
+	int ret;
+
+	do {
+		ret = doorbell(to_kiw_qp(ibqp), send);
+	} while (ret == -EAGAIN);
+	return ret;
+}
+
+int kiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
+{
+	if (wr) {
+		*bad = wr;
+		return -EOPNOTSUPP;
+	}
+	return ring(ibqp, true);
+}
+
+int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad)
+{
+	if (wr) {
+		*bad = wr;
+		return -EOPNOTSUPP;
+	}
+	return ring(ibqp, false);
+}

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One TCP connection in full operation.
+ *
+ * The callbacks run with the socket lock held, in softirq or, from the backlog, in whoever owned
+ * the socket. They receive and place; what has to be sent, flushed or closed because of it is put
+ * into s->todo (or is simply visible in the queues) and done by the owner before it lets go of the
+ * lock, or else by the stream's work.
+ *
+ * How it ends, in two steps. Unreachable: kiw_stream_stop() takes QP mutex and socket lock, gives
+ * the callbacks back and clears sk_user_data, so that no callback finds the stream; it clears
+ * qp->stream, so that no doorbell does; and it clears s->ep, so that the endpoint isn't notified.
+ * Then it waits for the work, which is the only one left that had been told before. Released: what
+ * remains are references that a doorbell took a moment ago; each of them finds s->qp cleared under
+ * the socket lock and lets go. The last one frees the memory; the socket's memory is held by
+ * sock_hold() until then.
+ */
+#include "stream.h"
+
+#include <linux/tcp.h>
+#include <linux/workqueue.h>
+#include <net/tcp.h>
+
+#include "cm.h"
+#include "wq.h"
+
+/* A stream takes at least this much of the peer's data before it has to be read: one FPDU. */
+#define STREAM_WINDOW (2 * 65536)
+/* Rounds that an owner makes before it leaves the rest to the work. */
+#define SETTLE_ROUNDS 8
+
+static struct workqueue_struct *stream_wq;
+
+static struct kiw_stream *stream_from(struct work_struct *work)
+{
+	return container_of(to_delayed_work(work), struct kiw_stream, work);
+}
+
+static void stream_queue(struct kiw_stream *s, unsigned long delay)
+{
+	kref_get(&s->ref);
+	if (!queue_delayed_work(stream_wq, &s->work, delay))
+		kiw_stream_put(s);	/* never the last: the caller has one */
+}
+
+void kiw_stream_kick(struct kiw_stream *s)
+{
+	if (!s->busy)
+		stream_queue(s, 0);
+}
+
+/* --- transitions --------------------------------------------------------------------------- */
+
+static bool stream_busy(const struct kiw_stream *s)
+{
+	return s->rx.stage != KIW_RX_LENGTH || s->rx.have || kiw_tx_pending(s) ||
+	       kiw_orq_len(&s->tx) || kiw_irq_len(&s->tx) || kiw_sq_pending(s->qp);
+}
+
+bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
+{
+	struct kiw_qp *qp = s->qp;
+	struct kiw_qp_step step = kiw_qp_step(qp->state, event);
+
+	if (!step.valid)
+		return false;
+	qp->state = step.next;
+	if (step.actions & KIW_ACT_STOP_RX)
+		s->rx.stopped = true;
+	if (step.actions & KIW_ACT_STOP_TX)
+		s->tx.stopped = true;
+	if (s->ep && (step.actions & KIW_ACT_DISCONNECT))
+		kiw_ep_notify(s->ep, KIW_EP_CLOSING);
+	if (s->ep && (step.actions & KIW_ACT_CLOSED) && !s->ended) {
+		s->ended = true;
+		kiw_ep_notify(s->ep, KIW_EP_ENDED);
+	}
+	s->todo |= step.actions & (KIW_ACT_SEND_FIN | KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ |
+				   KIW_ACT_ASYNC);
+	return true;
+}
+
+/* Which asynchronous event goes with an error of the peer's making. */
+static enum ib_event_type async_of(enum kiw_err err)
+{
+	struct kiw_term t = kiw_err_term(err);
+
+	if (t.layer == KIW_LAYER_RDMAP && t.etype == KIW_ETYPE_PROTECTION)
+		return IB_EVENT_QP_ACCESS_ERR;
+	if (t.layer == KIW_LAYER_DDP && t.etype == KIW_ETYPE_TAGGED && err != KIW_ERR_DDP_TVERSION)
+		return IB_EVENT_QP_ACCESS_ERR;
+	return IB_EVENT_QP_FATAL;
+}
+
+void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u32 have,
+		     u32 ulpdu_len)
+{
+	bool first = s->qp->state == KIW_QP_RTS;
+
+	kiw_stream_event(s, KIW_EV_LOCAL_ERROR);
+	s->rx.stopped = true;
+	s->tx.stopped = true;
+	kiw_stream_kick(s);
+	if (!first)
+		return;
+	kiw_stat_inc(&s->dev->stats, KIW_STAT_STREAM_ERRORS);
+	if (err == KIW_ERR_LLP_CRC)
+		kiw_stat_inc(&s->dev->stats, KIW_STAT_CRC_ERRORS);
+	s->async = async_of(err);
+	if (kiw_term_possible(err))
+		s->tx.term_len = kiw_term_build(s->tx.term, err, ulpdu, have, ulpdu_len);
+}
+
+/* --- what is due, in process context ------------------------------------------------------- */
+
+static void raise_async(struct kiw_stream *s)
+{
+	struct ib_qp *ibqp = &s->qp->ibqp;
+	struct ib_event event = {
+		.device = ibqp->device,
+		.element.qp = ibqp,
+		.event = s->async,
+	};
+
+	if (ibqp->event_handler)
+		ibqp->event_handler(&event, ibqp->qp_context);
+}
+
+static void send_fin(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+
+	s->fin_sent = true;
+	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | SEND_SHUTDOWN);
+	sk->sk_prot->shutdown(sk, SEND_SHUTDOWN);
+	if (s->ep)
+		kiw_ep_notify(s->ep, KIW_EP_CLOSING);
+}
+
+static void stream_flush(struct kiw_stream *s)
+{
+	if (s->todo & KIW_ACT_FLUSH_SQ)
+		kiw_sq_flush(s->qp);
+	if (s->todo & KIW_ACT_FLUSH_RQ)
+		kiw_rq_flush(s->qp, &s->rx);
+	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ);
+}
+
+/* One round of all that is due. Return: whether there is more. */
+static bool settle_round(struct kiw_stream *s)
+{
+	bool more = false;
+
+	if (s->rx_more) {
+		s->rx_more = false;
+		kiw_rx_pump(s);
+	}
+	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
+		more = kiw_tx_run(s);
+	if ((s->todo & KIW_ACT_SEND_FIN) && !kiw_tx_pending(s)) {
+		s->todo &= ~KIW_ACT_SEND_FIN;
+		send_fin(s);
+	}
+	if (s->fin_sent && s->fin_received &&
+	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE)) {
+		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
+		if (s->qp->state == KIW_QP_IDLE)
+			kiw_sq_flag(s->qp, 0);
+	}
+	stream_flush(s);
+	if (s->todo & KIW_ACT_ASYNC) {
+		s->todo &= ~KIW_ACT_ASYNC;
+		raise_async(s);
+	}
+	return more || s->rx_more;
+}
+
+void kiw_stream_lock(struct kiw_stream *s)
+{
+	lock_sock(s->sk);
+	s->busy = true;
+}
+
+void kiw_stream_unlock(struct kiw_stream *s)
+{
+	int rounds = SETTLE_ROUNDS;
+	bool more = false;
+
+	/*
+	 * Packets that came in meanwhile wait in the backlog; their callbacks may ask for another
+	 * round, and don't queue the work because s->busy is set.
+	 */
+	while (s->qp) {
+		more = settle_round(s);
+		if (!--rounds || (!sk_flush_backlog(s->sk) && !more))
+			break;
+	}
+	s->busy = false;
+	if (s->qp && (more || !rounds))
+		stream_queue(s, more);
+	release_sock(s->sk);
+}
+
+static void stream_work(struct work_struct *work)
+{
+	struct kiw_stream *s = stream_from(work);
+
+	kiw_stream_lock(s);
+	kiw_stream_unlock(s);
+	kiw_stream_put(s);
+}
+
+/* --- callbacks ----------------------------------------------------------------------------- */
+
+/* Did the connection break, or did the peer close it? To be asked after all data were taken. */
+static void stream_check(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+
+	if (sk->sk_err) {
+		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, KIW_EV_LLP_LOST);
+	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more) {
+		s->fin_received = true;
+		/* As in kiw_tx_run(): whoever posts from now on has to ring. */
+		if (s->qp->state == KIW_QP_RTS) {
+			kiw_sq_flag(s->qp, 0);
+			smp_mb();
+		}
+		kiw_stream_event(s, stream_busy(s) ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
+	} else {
+		return;
+	}
+	kiw_stream_kick(s);
+}
+
+/* The socket lock is held; sk_callback_lock isn't needed, since only its holder changes this. */
+static struct kiw_stream *stream_of_sk(struct sock *sk)
+{
+	return rcu_dereference_sk_user_data(sk);
+}
+
+static void stream_data_ready(struct sock *sk)
+{
+	struct kiw_stream *s;
+
+	rcu_read_lock();
+	s = stream_of_sk(sk);
+	if (s) {
+		kiw_rx_pump(s);
+		stream_check(s);
+	}
+	rcu_read_unlock();
+}
+
+static void stream_write_space(struct sock *sk)
+{
+	struct kiw_stream *s;
+
+	rcu_read_lock();
+	s = stream_of_sk(sk);
+	if (s && sk_stream_is_writeable(sk)) {
+		clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+		kiw_stream_kick(s);
+	}
+	rcu_read_unlock();
+}
+
+static void stream_hook(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+
+	write_lock_bh(&sk->sk_callback_lock);
+	s->saved_data_ready = sk->sk_data_ready;
+	s->saved_state_change = sk->sk_state_change;
+	s->saved_write_space = sk->sk_write_space;
+	rcu_assign_sk_user_data(sk, s);
+	sk->sk_data_ready = stream_data_ready;
+	sk->sk_state_change = stream_data_ready;
+	sk->sk_write_space = stream_write_space;
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+static void stream_unhook(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+
+	write_lock_bh(&sk->sk_callback_lock);
+	rcu_assign_sk_user_data(sk, NULL);
+	sk->sk_data_ready = s->saved_data_ready;
+	sk->sk_state_change = s->saved_state_change;
+	sk->sk_write_space = s->saved_write_space;
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+/* --- life ---------------------------------------------------------------------------------- */
+
+static void stream_free(struct kref *ref)
+{
+	struct kiw_stream *s = container_of(ref, struct kiw_stream, ref);
+
+	kiw_tx_free(&s->tx);
+	sock_put(s->sk);
+	kfree_rcu(s, rcu);
+}
+
+void kiw_stream_put(struct kiw_stream *s)
+{
+	kref_put(&s->ref, stream_free);
+}
+
+struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
+{
+	struct kiw_stream *s;
+
+	rcu_read_lock();
+	s = rcu_dereference(qp->stream);
+	if (s && !kref_get_unless_zero(&s->ref))
+		s = NULL;
+	rcu_read_unlock();
+	return s;
+}
+
+static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
+				       const struct kiw_mpa_result *neg, bool initiator)
+{
+	struct kiw_stream *s = kzalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);
+
+	if (!s)
+		return NULL;
+	if (kiw_tx_init(&s->tx, neg->ord, neg->ird, qp->max_send_sge)) {
+		kfree(s);
+		return NULL;
+	}
+	kref_init(&s->ref);
+	s->sk = sock->sk;
+	sock_hold(s->sk);
+	s->dev = qp->dev;
+	s->neg = *neg;
+	s->initiator = initiator;
+	s->async = IB_EVENT_QP_FATAL;
+	kiw_rx_init(&s->rx);
+	INIT_DELAYED_WORK(&s->work, stream_work);
+	s->tx.gate = initiator;
+	if (initiator && neg->p2p)
+		s->tx.rtr = neg->rtr;
+	return s;
+}
+
+struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct socket *sock,
+				    const struct kiw_mpa_result *neg, bool initiator)
+{
+	struct kiw_stream *s = stream_alloc(qp, sock, neg, initiator);
+	struct kiw_qp_step step;
+	struct sock *sk;
+
+	if (!s)
+		return ERR_PTR(-ENOMEM);
+	sk = s->sk;
+	mutex_lock(&qp->mutex);
+	step = kiw_qp_step(qp->state, KIW_EV_CONNECTED);
+	if (!step.valid || qp->dying) {
+		mutex_unlock(&qp->mutex);
+		kiw_stream_put(s);
+		return ERR_PTR(-EISCONN);
+	}
+	kiw_stream_lock(s);
+	/* Out-of-band octets are octets like all others. */
+	sock_set_flag(sk, SOCK_URGINLINE);
+	sk->sk_use_task_frag = false;
+	if (sock->ops->set_rcvlowat)
+		sock->ops->set_rcvlowat(sk, STREAM_WINDOW);
+
+	qp->state = step.next;
+	qp->ird = neg->ird;
+	qp->ord = neg->ord;
+	s->tx.sent_index = qp->sq.next;
+	s->tx.batch_index = qp->sq.next;
+	s->qp = qp;
+	s->ep = ep;
+	kiw_ep_get(ep);
+	kref_get(&s->ref);
+	rcu_assign_pointer(qp->stream, s);
+	stream_hook(s);
+	kiw_stat_inc(&s->dev->stats, KIW_STAT_CONNECTS);
+	/* What came in before the callbacks were ours. */
+	kiw_rx_pump(s);
+	stream_check(s);
+	kiw_stream_unlock(s);
+	mutex_unlock(&qp->mutex);
+	return s;
+}
+
+/* The QP leaves the stream: bring it to the state that it keeps. */
+static void stream_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool orderly)
+{
+	if (!orderly || qp->state == KIW_QP_TERMINATE)
+		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+	else
+		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
+	stream_flush(s);
+	if (s->todo & KIW_ACT_ASYNC)
+		raise_async(s);
+	s->todo = 0;
+	if (qp->state != KIW_QP_ERROR)
+		kiw_sq_flag(qp, 0);
+	rcu_assign_pointer(qp->stream, NULL);
+	s->qp = NULL;
+}
+
+void kiw_stream_stop(struct kiw_stream *s, bool orderly)
+{
+	struct kiw_ep *ep = NULL;
+	struct kiw_qp *qp;
+
+	lock_sock(s->sk);
+	qp = s->qp;
+	if (qp)
+		kref_get(&qp->ref);
+	release_sock(s->sk);
+	if (!qp)
+		return;
+
+	mutex_lock(&qp->mutex);
+	lock_sock(s->sk);
+	if (s->qp) {
+		stream_unhook(s);
+		stream_detach_qp(s, qp, orderly);
+		ep = s->ep;
+		s->ep = NULL;
+	}
+	release_sock(s->sk);
+	mutex_unlock(&qp->mutex);
+	kiw_qp_rem_ref(&qp->ibqp);
+
+	if (cancel_delayed_work_sync(&s->work))
+		kiw_stream_put(s);
+	if (ep) {
+		kiw_ep_put(ep);
+		kiw_stream_put(s);	/* the QP's */
+	}
+}
+
+int kiw_stream_init(void)
+{
+	stream_wq = alloc_workqueue("kiwarp_stream", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM, 0);
+	return stream_wq ? 0 : -ENOMEM;
+}
+
+void kiw_stream_exit(void)
+{
+	destroy_workqueue(stream_wq);
+}
