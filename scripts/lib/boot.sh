@@ -96,7 +96,7 @@ boot_qemu() {
 	# The console log needs a descriptor of its own: standard output and error belong to the command.
 	exec setpriv --pdeathsig KILL qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35 \
 		"${ACCEL[@]}" -smp 2 "${memory[@]}" -kernel "$TREE/boot/vmlinuz-$KVER" -initrd "$INITRD" \
-		-append "console=ttyS0 loglevel=5 log_buf_len=4M panic=-1 oops=panic mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on kiwarp.transport=$transport" \
+		-append "console=ttyS0 loglevel=5 log_buf_len=4M panic=-1 oops=panic mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on kiwarp.transport=$transport${SIW:+ kiwarp.siw}" \
 		"${SHARES[@]}" -serial "file:$RUN/console.txt" -device virtio-rng-pci -device virtio-serial-pci \
 		-chardev "file,id=out,path=$RUN/stdout" -device virtserialport,chardev=out,name=stdout \
 		-chardev "file,id=err,path=$RUN/stderr" -device virtserialport,chardev=err,name=stderr \

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0
+# For test scripts: source this, report every behaviour by name, end with "finish".
+#
+#   ok NAME               not_ok NAME REASON...      skip NAME REASON...
+#   t NAME COMMAND...     ok when COMMAND ends with 0; LIMIT=SECONDS COMMAND may take (60)
+#   left COMMAND...       right COMMAND...           in the namespace of that host
+#   until_true COMMAND... tries until it succeeds, at most LIMIT seconds
+#   pair NAME SERVER... -- CLIENT...
+#                         SERVER in right, CLIENT in left once the server listens; both must end with 0.
+#                         PORT= the TCP port that the server listens on, when it isn't the first new one
+
+FAILED=0
+LIMIT=60
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+
+ok() { echo "ok $*"; }
+not_ok() {
+	local name=$1
+	shift
+	FAILED=$((FAILED + 1))
+	echo "not ok $name: ${*:-failed}"
+}
+skip() {
+	local name=$1
+	shift
+	echo "skip $name: $*"
+}
+finish() { exit $((FAILED > 0)); }
+
+left() { ip netns exec left "$@"; }
+right() { ip netns exec right "$@"; }
+
+# limited COMMAND...: COMMAND, which may be one of these functions, within LIMIT seconds
+limited() {
+	case $1 in
+	left | right) set -- ip netns exec "$@" ;;
+	esac
+	timeout -k 5 "$LIMIT" "$@"
+}
+
+# why STATUS: a status in words
+why() { if [ "$1" = 124 ]; then echo "took more than $LIMIT s"; else echo "status $1"; fi; }
+
+t() {
+	local name=$1 status=0
+	shift
+	limited "$@" >"$WORK/output" 2>&1 || status=$?
+	if [ $status = 0 ]; then
+		ok "$name"
+	else
+		not_ok "$name" "$(why $status)"
+		tail -n 20 "$WORK/output" | sed 's/^/    | /'
+	fi
+}
+
+until_true() {
+	local end=$((SECONDS + LIMIT))
+	until "$@"; do
+		[ $SECONDS -lt $end ] || return 1
+		sleep 0.05
+	done
+}
+
+# What listens in right: TCP sockets, and RDMA endpoints, which need not show up as sockets
+listeners() {
+	right ss -Hltn | awk '{ print $4 }'
+	rdma resource show cm_id 2>/dev/null | grep -o 'state LISTEN.* src-addr [^ ]*' || :
+}
+listens() {
+	if [ -n "${PORT:-}" ]; then
+		listeners | grep -qE ":$PORT( |$)"
+	else
+		[ "$(listeners | sort)" != "$1" ]
+	fi
+}
+settled() { listens "$1" || ! kill -0 "$2" 2>/dev/null; }
+
+pair() {
+	local name=$1 server=() before pid status=0 server_status=0
+	shift
+	while [ "$1" != -- ]; do server+=("$1"); shift; done
+	shift
+	before=$(listeners | sort)
+	ip netns exec right timeout -k 5 "$LIMIT" "${server[@]}" >"$WORK/server" 2>&1 &
+	pid=$!
+	until_true settled "$before" "$pid" || :
+	limited left "$@" >"$WORK/client" 2>&1 || status=$?
+	# A client that failed leaves its server waiting for ever.
+	[ $status = 0 ] || kill "$pid" 2>/dev/null || :
+	wait "$pid" || server_status=$?
+	if [ $status = 0 ] && [ $server_status = 0 ]; then
+		ok "$name"
+		return
+	fi
+	if [ $status = 0 ]; then
+		not_ok "$name" "server: $(why $server_status)"
+	else
+		not_ok "$name" "client: $(why $status)"
+	fi
+	tail -n 12 "$WORK/client" | sed 's/^/    client | /'
+	tail -n 12 "$WORK/server" | sed 's/^/    server | /'
+}
