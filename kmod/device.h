@@ -36,6 +36,7 @@
  * @port_up: last port state that was reported; protected by netdev.c's lock
  * @fallback_mac: made-up address, used where the interface has none
  * @qps: QP number to &struct kiw_qp; readers use RCU
+ * @next_qpn: where the search for a free number starts; protected by the lock of @qps
  * @mrs: STag index (upper 24 bits) to &struct kiw_mr; readers use RCU
  * @ep_lock: protects @eps and @ep_closed; innermost, taken with bottom halves off
  * @eps: all endpoints of the connection manager, listening ones included
@@ -63,6 +64,7 @@ struct kiw_device {
 	u8			fallback_mac[ETH_ALEN];
 
 	struct xarray		qps;
+	u32			next_qpn;
 	struct xarray		mrs;
 
 	spinlock_t		ep_lock;

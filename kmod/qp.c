@@ -177,7 +177,6 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct kiw_create_qp_req req = {};
 	struct ib_ucontext *uctx;
-	static u32 next_qpn;
 	u32 qpn;
 	int ret;
 
@@ -226,7 +225,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	if (ret)
 		goto free;
 	/* Last: whoever finds it finds it whole. */
-	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(QPN_MIN, QPN_MAX), &next_qpn,
+	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(QPN_MIN, QPN_MAX), &dev->next_qpn,
 			      GFP_KERNEL);
 	if (ret < 0)
 		goto free;
@@ -301,19 +300,6 @@ static void flush_idle(struct kiw_qp *qp)
 	kiw_rq_flush(qp, NULL);
 }
 
-/* An error state that was left leaves empty rings behind. */
-static int reset(struct kiw_qp *qp)
-{
-	if (qp->state == KIW_QP_ERROR) {
-		flush_idle(qp);
-		kiw_sq_flag(qp, 0);
-		if (qp->rq.entries)
-			WRITE_ONCE(((struct kiw_wq_ring *)qp->rq.map.mem)->flags, 0);
-	}
-	qp->state = KIW_QP_IDLE;
-	return 0;
-}
-
 /* The new state of a QP without a stream; mutex held. */
 static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 {
@@ -322,11 +308,16 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 	switch (to) {
 	case IB_QPS_RESET:
 	case IB_QPS_INIT:
-		step = kiw_qp_step(qp->state, KIW_EV_MODIFY_RESET);
+		step = kiw_qp_next(qp->state, KIW_EV_MODIFY_RESET);
 		if (!step.valid || (qp->state == KIW_QP_ERROR && to == IB_QPS_INIT))
 			return -EINVAL;
+		/* An error state that is left leaves empty rings behind. */
+		if (qp->state == KIW_QP_ERROR)
+			flush_idle(qp);
+		kiw_wq_open(qp);
 		qp->init = to == IB_QPS_INIT;
-		return reset(qp);
+		qp->state = step.next;
+		return 0;
 	case IB_QPS_ERR:
 		qp->state = KIW_QP_ERROR;
 		flush_idle(qp);

@@ -60,7 +60,7 @@ static bool stream_busy(const struct kiw_stream *s)
 bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
 {
 	struct kiw_qp *qp = s->qp;
-	struct kiw_qp_step step = kiw_qp_step(qp->state, event);
+	struct kiw_qp_step step = kiw_qp_next(qp->state, event);
 
 	if (!step.valid)
 		return false;
@@ -162,11 +162,8 @@ static bool settle_round(struct kiw_stream *s)
 		send_fin(s);
 	}
 	if (s->fin_sent && s->fin_received &&
-	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE)) {
+	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
-		if (s->qp->state == KIW_QP_IDLE)
-			kiw_sq_flag(s->qp, 0);
-	}
 	stream_flush(s);
 	if (s->todo & KIW_ACT_ASYNC) {
 		s->todo &= ~KIW_ACT_ASYNC;
@@ -359,7 +356,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 		return ERR_PTR(-ENOMEM);
 	sk = s->sk;
 	mutex_lock(&qp->mutex);
-	step = kiw_qp_step(qp->state, KIW_EV_CONNECTED);
+	step = kiw_qp_next(qp->state, KIW_EV_CONNECTED);
 	if (!step.valid || qp->dying) {
 		mutex_unlock(&qp->mutex);
 		kiw_stream_put(s);
@@ -403,8 +400,8 @@ static void stream_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 	if (s->todo & KIW_ACT_ASYNC)
 		raise_async(s);
 	s->todo = 0;
-	if (qp->state != KIW_QP_ERROR)
-		kiw_sq_flag(qp, 0);
+	if (qp->state == KIW_QP_IDLE)
+		kiw_wq_open(qp);
 	rcu_assign_pointer(qp->stream, NULL);
 	s->qp = NULL;
 }

@@ -88,6 +88,13 @@ void kiw_sq_flag(struct kiw_qp *qp, u32 flags)
 	WRITE_ONCE(sq_ring(qp)->flags, flags);
 }
 
+void kiw_wq_open(struct kiw_qp *qp)
+{
+	kiw_sq_flag(qp, 0);
+	if (qp->rq.entries)
+		WRITE_ONCE(rq_ring(qp)->flags, 0);
+}
+
 /* Is the private copy a request that this QP takes? */
 static bool wqe_good(const struct kiw_qp *qp, struct kiw_tx *tx)
 {

@@ -52,6 +52,9 @@ bool kiw_sq_complete(struct kiw_qp *qp);
  */
 void kiw_sq_flag(struct kiw_qp *qp, u32 flags);
 
+/** kiw_wq_open() - nothing is being drained or flushed: what the process finds in an idle QP */
+void kiw_wq_open(struct kiw_qp *qp);
+
 /**
  * kiw_rq_take() - take the next receive request out of its ring
  * @qp: QP, held
