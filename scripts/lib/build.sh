@@ -10,7 +10,7 @@ checkout_files() {
 }
 
 # What a build can't depend on: a change here builds nothing.
-NOT_BUILT='^(Documentation/|scripts/(lib/(common|tree|recipe|boot|check)|guest|check|bench|demo|kernels)|\.ci/)|\.(md|sh|suite|py)$'
+NOT_BUILT='^(Documentation/|scripts/(lib/(common|tree|recipe|boot|results)|guest|check|bench|demo|kernels)|tests/(suites/|guest/[a-z]+$)|\.ci/)|\.(md|sh|suite|py)$'
 
 # build_need FOLDER TREEDIR KVER KDIR BIND...: brings FOLDER up to date; sets DEST to what is to be installed in the
 # guest, and holds it with a shared lock on descriptor 7 as long as this process lives
