@@ -4,14 +4,18 @@
 
 #include "cm.h"
 #include "device.h"
+#include "stream.h"
 
 static int __init kiw_init(void)
 {
 	int err;
 
-	err = kiw_cm_init();
+	err = kiw_stream_init();
 	if (err)
 		return err;
+	err = kiw_cm_init();
+	if (err)
+		goto err_stream;
 	err = kiw_device_init();
 	if (err)
 		goto err_cm;
@@ -19,6 +23,8 @@ static int __init kiw_init(void)
 
 err_cm:
 	kiw_cm_exit();
+err_stream:
+	kiw_stream_exit();
 	return err;
 }
 
@@ -29,11 +35,12 @@ err_cm:
  * Unreachable: kiw_device_exit() withdraws the link type, and no new device comes up. It has the
  * core unregister every device; when that returns, the core has no call of ours running and makes
  * none, including those that were already on their way out by another path, and dealloc_driver has
- * seen the last endpoint, region and QP of each. What lives outside the core, the notifier and the
- * namespace operations, finds an empty list until it is taken down as well.
+ * seen the last endpoint, region and QP of each. What remains, our client of the core, the notifier
+ * and the namespace operations, finds no device until it is taken down as well.
  *
  * Released: endpoints were all that could have work, timers or socket callbacks pending, and
- * kiw_cm_exit() drains the work queue whose last item dropped the last of them. Pages of rings that
+ * kiw_cm_exit() drains the work queue whose last item dropped the last of them. Works of streams
+ * hold a reference to theirs, and kiw_stream_exit() waits for those still on their way out. Pages of rings that
  * are still mapped belong to the mapping and need no code of ours. There are no RCU callbacks:
  * whoever waits for a grace period does it in place.
  */
@@ -41,6 +48,7 @@ static void __exit kiw_exit(void)
 {
 	kiw_device_exit();
 	kiw_cm_exit();
+	kiw_stream_exit();
 }
 
 module_init(kiw_init);
@@ -51,4 +59,5 @@ MODULE_AUTHOR("The kiwarp authors");
 MODULE_LICENSE("GPL");
 MODULE_VERSION(KIWARP_VERSION);
 MODULE_ALIAS_RDMA_LINK("kiwarp");
+/* Also makes us the latest of the core's clients, see device.c */
 MODULE_SOFTDEP("pre: ib_uverbs rdma_ucm");
