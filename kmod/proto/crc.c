@@ -12,19 +12,12 @@ u32 kiw_crc_update(u32 crc, const void *p, size_t n)
 
 #else
 
-/* The polynomial of CRC-32C with its bits reversed, as octets enter low bit first */
-#define CRC32C_POLY 0x82f63b78
-
-#define STEP(v) ((v) >> 1 ^ ((v) & 1 ? CRC32C_POLY : 0))
-#define STEP2(v) STEP(STEP(v))
-#define STEP4(v) STEP2(STEP2(v))
-
-/* Four bits at a time: small enough to be spelled out by the compiler */
+/* Remainders of four bits, polynomial 0x82f63b78 as octets enter low bit first */
 static const u32 crc_nibble[16] = {
-	STEP4(0x0u), STEP4(0x1u), STEP4(0x2u), STEP4(0x3u),
-	STEP4(0x4u), STEP4(0x5u), STEP4(0x6u), STEP4(0x7u),
-	STEP4(0x8u), STEP4(0x9u), STEP4(0xau), STEP4(0xbu),
-	STEP4(0xcu), STEP4(0xdu), STEP4(0xeu), STEP4(0xfu),
+	0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
+	0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
+	0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+	0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
 };
 
 u32 kiw_crc_update(u32 crc, const void *p, size_t n)
@@ -50,7 +43,7 @@ u32 kiw_crc_copy(u32 crc, void *dst, const void *src, size_t n)
 	u8 *to = dst;
 
 	while (n) {
-		size_t run = min(n, (size_t)COPY_CHUNK);
+		size_t run = min_t(size_t, n, COPY_CHUNK);
 
 		memcpy(to, from, run);
 		crc = kiw_crc_update(crc, to, run);

@@ -9,7 +9,9 @@
 
 #include "os.h"
 
-KIW_C_BEGIN
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /**
  * kiw_crc_init() - value to start a checksum with
@@ -60,6 +62,8 @@ static inline __le32 kiw_crc_wire(u32 crc)
 	return cpu_to_le32(~crc);
 }
 
-KIW_C_END
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -124,7 +124,7 @@ static enum kiw_step parse_untagged(const u8 *ulpdu, u32 have, u32 ulpdu_len, st
 		return seg_bad(seg, KIW_ERR_DDP_QN);
 
 	if (seg->op == KIW_OP_TERMINATE)
-		seg->hdr_len = min(ulpdu_len, (u32)KIW_TERM_MAX_LEN);
+		seg->hdr_len = min_t(u32, ulpdu_len, KIW_TERM_MAX_LEN);
 
 	if (seg->flags & SINGLE) {
 		if (ulpdu_len > seg->hdr_len)

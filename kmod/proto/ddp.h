@@ -11,7 +11,9 @@
 #include "verdict.h"
 #include "wire.h"
 
-KIW_C_BEGIN
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* Properties of an opcode, and of a segment that carries it */
 #define KIW_F_TAGGED 0x01 /* goes to a tagged buffer */
@@ -305,6 +307,8 @@ enum kiw_err kiw_seq_check_mo(const struct kiw_seq *seq, const struct kiw_seg *s
  */
 void kiw_seq_advance(struct kiw_seq *seq, const struct kiw_seg *seg);
 
-KIW_C_END
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -19,7 +19,7 @@ u32 kiw_mulpdu(u32 emss, bool markers)
 	}
 	if (emss < KIW_MULPDU_MIN + cost)
 		return KIW_MULPDU_MIN;
-	return min(emss - cost, (u32)KIW_ULPDU_MAX);
+	return min_t(u32, emss - cost, KIW_ULPDU_MAX);
 }
 
 u32 kiw_fpdu_markers(u32 offset, u32 ulpdu_len)
@@ -52,7 +52,7 @@ void kiw_marker_begin(struct kiw_marker *mk, u32 offset, bool on)
 
 u32 kiw_marker_run(struct kiw_marker *mk, u32 n)
 {
-	u32 run = min(n, mk->gap);
+	u32 run = min_t(u32, n, mk->gap);
 
 	mk->gap -= run;
 	return run;

@@ -29,7 +29,9 @@
 #include "os.h"
 #include "wire.h"
 
-KIW_C_BEGIN
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /**
  * kiw_fpdu_pad() - length of PAD, RFC 5044 section 4.1
@@ -150,6 +152,8 @@ void kiw_marker_put(struct kiw_marker *mk, void *p);
  */
 bool kiw_marker_take(struct kiw_marker *mk, const void *p);
 
-KIW_C_END
+#ifdef __cplusplus
+}
+#endif
 
 #endif

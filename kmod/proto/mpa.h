@@ -17,7 +17,9 @@
 #include "verdict.h"
 #include "wire.h"
 
-KIW_C_BEGIN
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* IRD or ORD that is not for MPA to negotiate, RFC 6581 section 9.1 */
 #define KIW_DEPTH_UNSET 0x3fff
@@ -223,6 +225,8 @@ enum kiw_err kiw_mpa_answer(const struct kiw_mpa_cfg *local, const struct kiw_mp
 enum kiw_err kiw_mpa_conclude(const struct kiw_mpa_cfg *local, const struct kiw_mpa_frame *req,
 			      const struct kiw_mpa_frame *rep, struct kiw_mpa_result *res);
 
-KIW_C_END
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -50,7 +50,7 @@ enum kiw_step kiw_mpa_parse(const u8 *buf, size_t have, enum kiw_mpa_kind kind,
 
 	memset(f, 0, sizeof(*f));
 	f->kind = kind;
-	if (memcmp(buf, mpa_key(kind), min(have, sizeof(hdr->key))))
+	if (memcmp(buf, mpa_key(kind), min_t(size_t, have, sizeof(hdr->key))))
 		return frame_bad(f, KIW_MPA_BAD_KEY);
 	if (have < sizeof(*hdr))
 		return frame_more(f, sizeof(*hdr));

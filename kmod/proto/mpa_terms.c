@@ -13,13 +13,13 @@ void kiw_mpa_request(const struct kiw_mpa_cfg *local, struct kiw_mpa_frame *req)
 		return;
 
 	req->enhanced = true;
-	req->ird = min(local->ird, (u16)KIW_DEPTH_MAX);
-	req->ord = min(local->ord, (u16)KIW_DEPTH_MAX);
+	req->ird = min_t(u16, local->ird, KIW_DEPTH_MAX);
+	req->ord = min_t(u16, local->ord, KIW_DEPTH_MAX);
 	if (local->p2p) {
 		req->p2p = true;
 		req->rtr = local->rtr;
 		if (req->rtr & KIW_RTR_READ)
-			req->ord = max(req->ord, (u16)1);
+			req->ord = max_t(u16, req->ord, 1);
 	}
 }
 
@@ -39,9 +39,9 @@ static void settle(const struct kiw_mpa_frame *own, const struct kiw_mpa_frame *
 enum kiw_err kiw_mpa_answer(const struct kiw_mpa_cfg *local, const struct kiw_mpa_frame *req,
 			    struct kiw_mpa_frame *rep, struct kiw_mpa_result *res)
 {
-	u16 ird = min(local->ird, (u16)KIW_DEPTH_MAX);
-	u16 ord = min(local->ord, (u16)KIW_DEPTH_MAX);
-	u16 ird_max = max(ird, min(local->ird_max, (u16)KIW_DEPTH_MAX));
+	u16 ird = min_t(u16, local->ird, KIW_DEPTH_MAX);
+	u16 ord = min_t(u16, local->ord, KIW_DEPTH_MAX);
+	u16 ird_max = max_t(u16, ird, min_t(u16, local->ird_max, KIW_DEPTH_MAX));
 	enum kiw_err err = KIW_OK;
 
 	memset(rep, 0, sizeof(*rep));
@@ -57,17 +57,17 @@ enum kiw_err kiw_mpa_answer(const struct kiw_mpa_cfg *local, const struct kiw_mp
 		rep->p2p = true;
 		rep->rtr = local->rtr & req->rtr ? local->rtr & req->rtr : local->rtr;
 		if (rep->rtr & KIW_RTR_READ) {
-			ird = max(ird, (u16)1);
-			ird_max = max(ird_max, ird);
+			ird = max_t(u16, ird, 1);
+			ird_max = max_t(u16, ird_max, ird);
 		}
 	}
 	if (req->enhanced && req->ord != KIW_DEPTH_UNSET) {
-		ird = max(ird, min(req->ord, ird_max));
+		ird = max_t(u16, ird, min_t(u16, req->ord, ird_max));
 		if (ird < req->ord)
 			err = KIW_ERR_LLP_IRD;
 	}
 	if (req->enhanced && req->ird != KIW_DEPTH_UNSET)
-		ord = min(ord, req->ird);
+		ord = min_t(u16, ord, req->ird);
 
 	if (req->enhanced) {
 		rep->ird = req->ord == KIW_DEPTH_UNSET ? KIW_DEPTH_UNSET : ird;
@@ -112,7 +112,7 @@ enum kiw_err kiw_mpa_conclude(const struct kiw_mpa_cfg *local, const struct kiw_
 		return KIW_OK;
 
 	if (rep->ird != KIW_DEPTH_UNSET)
-		res->ord = min(res->ord, rep->ird);
+		res->ord = min_t(u16, res->ord, rep->ird);
 	if (rep->ord != KIW_DEPTH_UNSET && rep->ord > res->ird)
 		return KIW_ERR_LLP_IRD;
 	if (!req->p2p)

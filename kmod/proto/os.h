@@ -25,13 +25,13 @@
 #include <string.h>
 #include <linux/types.h>
 
-typedef uint8_t u8;
-typedef uint16_t u16;
-typedef uint32_t u32;
-typedef uint64_t u64;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
 
 #ifndef __packed
-#define __packed __attribute__((packed))
+#define __packed __attribute((__packed__))
 #endif
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
@@ -61,20 +61,10 @@ static inline void put_unaligned_be16(u16 v, void *p)
 	memcpy(p, &w, sizeof(w));
 }
 
-#ifndef __cplusplus
-#define min(a, b) ((a) < (b) ? (a) : (b))
-#define max(a, b) ((a) > (b) ? (a) : (b))
-#endif
+#define min_t(type, a, b) ({ type _a = (a), _b = (b); _a < _b ? _a : _b; })
+#define max_t(type, a, b) ({ type _a = (a), _b = (b); _a > _b ? _a : _b; })
 
 #endif /* __KERNEL__ */
-
-#ifdef __cplusplus
-#define KIW_C_BEGIN extern "C" {
-#define KIW_C_END }
-#else
-#define KIW_C_BEGIN
-#define KIW_C_END
-#endif
 
 /**
  * enum kiw_step - outcome of one attempt to parse octets that arrive piecemeal

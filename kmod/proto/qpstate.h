@@ -9,7 +9,9 @@
 
 #include "os.h"
 
-KIW_C_BEGIN
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /**
  * enum kiw_qp_state - states, with the verbs state each is shown as
@@ -107,6 +109,8 @@ struct kiw_qp_step kiw_qp_next(enum kiw_qp_state state, enum kiw_qp_event event)
  */
 const char *kiw_qp_state_name(enum kiw_qp_state state);
 
-KIW_C_END
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -8,7 +8,9 @@
 
 #include "os.h"
 
-KIW_C_BEGIN
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /**
  * enum kiw_range - verdict on an access
@@ -45,6 +47,8 @@ static inline enum kiw_range kiw_range_check(u64 base, u64 len, u64 to, u32 n)
 	return KIW_RANGE_OK;
 }
 
-KIW_C_END
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -8,7 +8,9 @@
 #include "verdict.h"
 #include "wire.h"
 
-KIW_C_BEGIN
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /**
  * kiw_term_build() - write a whole Terminate ULPDU
@@ -83,6 +85,8 @@ struct kiw_term_info {
  */
 bool kiw_term_parse(const u8 *ulpdu, u32 len, struct kiw_term_info *info);
 
-KIW_C_END
+#ifdef __cplusplus
+}
+#endif
 
 #endif

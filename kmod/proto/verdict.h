@@ -9,7 +9,9 @@
 
 #include "os.h"
 
-KIW_C_BEGIN
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #define KIW_LAYER_RDMAP 0
 #define KIW_LAYER_DDP 1
@@ -25,10 +27,9 @@ KIW_C_BEGIN
 
 #define KIW_ERR(layer, etype, code) ((layer) << 12 | (etype) << 8 | (code))
 
-/**
- * enum kiw_err - verdict on something the peer sent, or a local breakdown
- *
- * Zero means nothing is wrong. RDMAP's "local catastrophic" error leaves the
+/*
+ * Verdict on something the peer sent, or a local breakdown. Zero means nothing
+ * is wrong. RDMAP's "local catastrophic" error leaves the
  * code open; it uses 0xff here, which keeps it apart from %KIW_OK.
  */
 enum kiw_err {
@@ -110,6 +111,8 @@ static inline struct kiw_term kiw_err_term(enum kiw_err err)
 	return t;
 }
 
-KIW_C_END
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -9,7 +9,9 @@
 
 #include "os.h"
 
-KIW_C_BEGIN
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* MPA start-up frames, RFC 5044 section 7.1.1 */
 
@@ -207,6 +209,8 @@ static_assert(sizeof(struct kiw_atomic_resp_wire) == 12, "Atomic Response header
 #define KIW_TERM_MAX_LEN 70
 #define KIW_HDR_MAX 70
 
-KIW_C_END
+#ifdef __cplusplus
+}
+#endif
 
 #endif

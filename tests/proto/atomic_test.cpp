@@ -6,16 +6,15 @@ namespace {
 std::uint64_t add(std::uint64_t old, std::uint64_t data, std::uint64_t mask)
 {
 	const kiw_atomic at{KIW_ATOMIC_FETCH_ADD, 0, 0, 0, data, mask, 0, 0};
-	std::uint64_t now = 0;
+	u64 now = 0;
 	EXPECT_TRUE(kiw_atomic_apply(&at, old, &now));
 	return now;
 }
 
-std::uint64_t swap(std::uint64_t old, std::uint64_t data, std::uint64_t mask, std::uint64_t cmp,
-		   std::uint64_t cmp_mask)
+std::uint64_t swap(std::uint64_t old, std::uint64_t data, std::uint64_t mask, std::uint64_t cmp, std::uint64_t cmp_mask)
 {
 	const kiw_atomic at{KIW_ATOMIC_CMP_SWAP, 0, 0, 0, data, mask, cmp, cmp_mask};
-	std::uint64_t now = 0;
+	u64 now = 0;
 	EXPECT_TRUE(kiw_atomic_apply(&at, old, &now));
 	return now;
 }
@@ -78,7 +77,7 @@ TEST(Atomic, unknown_operation_is_refused)
 {
 	for (unsigned op = 0; op < 16; op++) {
 		const kiw_atomic at{static_cast<std::uint8_t>(op), 0, 0, 0, 1, 0, 0, 0};
-		std::uint64_t now = 77;
+		u64 now = 77;
 		const bool known = op == KIW_ATOMIC_FETCH_ADD || op == KIW_ATOMIC_CMP_SWAP;
 		EXPECT_EQ(kiw_atomic_apply(&at, 5, &now), known);
 		if (!known) {

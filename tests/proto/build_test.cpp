@@ -16,7 +16,7 @@ kiw_atomic cmp_swap()
 	return {KIW_ATOMIC_CMP_SWAP, 0x78, 0xcd02, 0x7f0000004008, 0x1111, UINT64_MAX, 0x2a, UINT64_MAX};
 }
 
-Bytes atomic(std::uint32_t msn, const kiw_atomic& at)
+Bytes atomic(std::uint32_t msn, const kiw_atomic &at)
 {
 	Bytes b(KIW_ATOMIC_REQ_LEN);
 	EXPECT_EQ(kiw_build_atomic(b.data(), msn, &at), b.size());
@@ -39,8 +39,7 @@ TEST(Build, sends_match_the_vectors)
 	EXPECT_EQ(fpdu(untagged(KIW_OP_SEND, 0, 1, 0, bytes("hello"))), bytes(vec_send5));
 	EXPECT_EQ(fpdu(untagged(KIW_OP_SEND, 0, 2, 0, counting(12), false)), bytes(vec_send_seg1));
 	EXPECT_EQ(fpdu(untagged(KIW_OP_SEND, 0, 2, 12, counting(8, 12))), bytes(vec_send_seg2));
-	EXPECT_EQ(fpdu(untagged(KIW_OP_SEND_SE_INV, 0, 3, 0, bytes("bye"), true, 0x12345678)),
-		  bytes(vec_send_se_inv));
+	EXPECT_EQ(fpdu(untagged(KIW_OP_SEND_SE_INV, 0, 3, 0, bytes("bye"), true, 0x12345678)), bytes(vec_send_se_inv));
 }
 
 TEST(Build, send_without_crc_differs_in_the_trailer_alone)
@@ -77,11 +76,10 @@ TEST(Build, immediate_and_atomics_match_the_vectors)
 TEST(Build, terminates_match_the_vectors)
 {
 	EXPECT_EQ(fpdu(terminate(KIW_ERR_DDP_STAG, tagged(KIW_OP_WRITE, 0xdeadbe00, 0x10, Bytes(4)))),
-		  bytes(vec_term_stag));
+		bytes(vec_term_stag));
 	EXPECT_EQ(fpdu(terminate(KIW_ERR_RDMAP_ACCESS, read_request(2, sixteen))), bytes(vec_term_rreq));
 	EXPECT_EQ(fpdu(terminate(KIW_ERR_LLP_CRC)), bytes(vec_term_crc));
-	EXPECT_EQ(fpdu(terminate(KIW_ERR_DDP_NOBUF, untagged(KIW_OP_SEND, 0, 4, 0, Bytes(5)))),
-		  bytes(vec_term_nobuf));
+	EXPECT_EQ(fpdu(terminate(KIW_ERR_DDP_NOBUF, untagged(KIW_OP_SEND, 0, 4, 0, Bytes(5)))), bytes(vec_term_nobuf));
 }
 
 TEST(Build, control_octets_are_right_for_every_opcode)

@@ -3,7 +3,7 @@
 
 namespace {
 
-std::uint32_t crc(const Bytes& b)
+std::uint32_t crc(const Bytes &b)
 {
 	return le32_to_cpu(kiw_crc_wire(kiw_crc_update(kiw_crc_init(), b.data(), b.size())));
 }

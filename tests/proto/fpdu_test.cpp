@@ -43,7 +43,7 @@ private:
 };
 
 // Sends an FPDU the way the library's users are told to.
-Bytes marked_fpdu(const Bytes& ulpdu, std::uint32_t offset, bool on = true)
+Bytes marked_fpdu(const Bytes &ulpdu, std::uint32_t offset, bool on = true)
 {
 	const Bytes plain = fpdu(ulpdu);
 	Bytes out;
@@ -73,7 +73,7 @@ Bytes marked_fpdu(const Bytes& ulpdu, std::uint32_t offset, bool on = true)
 }
 
 // Receives it; returns the FPDU without markers, or nothing if a marker is wrong.
-Bytes unmarked_fpdu(const Bytes& wire, std::uint32_t ulpdu_len, std::uint32_t offset)
+Bytes unmarked_fpdu(const Bytes &wire, std::uint32_t ulpdu_len, std::uint32_t offset)
 {
 	Bytes out;
 	std::size_t at = 0;
@@ -114,9 +114,13 @@ TEST(Fpdu, largest_ulpdu_fits_one_segment)
 	struct {
 		std::uint32_t emss, plain, marked;
 	} const known[] = {
-		{536, 530, 522}, {1448, 1442, 1430}, {1460, 1454, 1442}, {8948, 8942, 8870}, {65483, 64768, 64768},
+		{536, 530, 522},
+		{1448, 1442, 1430},
+		{1460, 1454, 1442},
+		{8948, 8942, 8870},
+		{65483, 64768, 64768},
 	};
-	for (const auto& row : known) {
+	for (const auto &row : known) {
 		EXPECT_EQ(kiw_mulpdu(row.emss, false), row.plain);
 		EXPECT_EQ(kiw_mulpdu(row.emss, true), row.marked);
 	}
@@ -191,7 +195,7 @@ TEST(Marker, pointers_agree_with_a_slow_model)
 
 TEST(Marker, streams_match_the_vectors)
 {
-	for (const auto& v : vec_marked) {
+	for (const auto &v : vec_marked) {
 		const Bytes payload = v.payload_len == 5 ? bytes("hello") : counting(v.payload_len);
 		const Bytes ulpdu = untagged(KIW_OP_SEND, KIW_QN_SEND, v.msn, 0, payload);
 		const Bytes wire = marked_fpdu(ulpdu, v.offset);
@@ -201,7 +205,7 @@ TEST(Marker, streams_match_the_vectors)
 		EXPECT_EQ(kiw_fpdu_markers(v.offset, static_cast<std::uint32_t>(ulpdu.size())), v.markers);
 		for (unsigned i = 0; i < v.markers; i++) {
 			const Bytes expected{0, 0, static_cast<std::uint8_t>(v.marker[i].ptr >> 8),
-					     static_cast<std::uint8_t>(v.marker[i].ptr)};
+				static_cast<std::uint8_t>(v.marker[i].ptr)};
 			EXPECT_EQ(slice(wire, v.marker[i].offset - v.offset, 4), expected);
 		}
 		EXPECT_EQ(slice(wire, wire.size() - 4, 4), bytes(v.crc));

@@ -9,7 +9,7 @@ struct Frame {
 	Bytes pd;
 };
 
-Frame parse(const Bytes& b, kiw_mpa_kind kind, std::size_t have = SIZE_MAX)
+Frame parse(const Bytes &b, kiw_mpa_kind kind, std::size_t have = SIZE_MAX)
 {
 	const Bytes seen = first(b, std::min(have, b.size()));
 	// Never a null pointer, even with nothing in it
@@ -22,7 +22,7 @@ Frame parse(const Bytes& b, kiw_mpa_kind kind, std::size_t have = SIZE_MAX)
 	return r;
 }
 
-Bytes build(kiw_mpa_frame f, const Bytes& pd = {})
+Bytes build(kiw_mpa_frame f, const Bytes &pd = {})
 {
 	Bytes b(KIW_MPA_FRAME_MAX);
 	f.pd = pd.data();
@@ -99,6 +99,16 @@ TEST(Frame, parses_the_vectors)
 	EXPECT_TRUE(r.f.markers);
 	EXPECT_FALSE(r.f.enhanced);
 	EXPECT_EQ(r.f.pd_len, 0);
+}
+
+TEST(Frame, every_vector_survives_parsing_and_building)
+{
+	for (const auto &v : vec_frames) {
+		const Bytes b(v.data, v.data + v.len);
+		const Frame r = parse(b, v.is_reply ? KIW_MPA_REPLY : KIW_MPA_REQUEST);
+		ASSERT_EQ(r.step, KIW_DONE) << v.name;
+		EXPECT_EQ(build(r.f, r.pd), b) << v.name;
+	}
 }
 
 TEST(Frame, rtr_send_bit_sits_in_the_ird_half)

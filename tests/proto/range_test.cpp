@@ -31,8 +31,8 @@ TEST(Range, wrapping_is_told_apart_from_bounds)
 TEST(Range, agrees_with_wide_arithmetic)
 {
 	__extension__ typedef unsigned __int128 wide;
-	const std::uint64_t marks[] = {0, 1, 2, 7, 8, 0x7fffffffffffffff, 0x8000000000000000, UINT64_MAX - 8,
-				       UINT64_MAX - 1, UINT64_MAX};
+	const std::uint64_t marks[] = {
+		0, 1, 2, 7, 8, 0x7fffffffffffffff, 0x8000000000000000, UINT64_MAX - 8, UINT64_MAX - 1, UINT64_MAX};
 	const std::uint32_t sizes[] = {1, 2, 7, 8, 0x7fffffff, 0xffffffff};
 	for (auto base : marks) {
 		for (auto len : marks) {

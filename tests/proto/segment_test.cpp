@@ -15,7 +15,7 @@ Bytes good(unsigned op, std::size_t payload = 0)
 
 TEST(Segment, vectors_parse_into_what_they_were_made_from)
 {
-	for (const auto& v : vec_fpdus) {
+	for (const auto &v : vec_fpdus) {
 		const Bytes ulpdu = ulpdu_of(Bytes(v.data, v.data + v.len));
 		const Parsed p = parse(ulpdu);
 		ASSERT_EQ(p.step, KIW_DONE) << v.name;
@@ -92,7 +92,7 @@ TEST(Segment, never_asks_for_more_than_its_header)
 
 TEST(Segment, following_the_need_reaches_a_verdict)
 {
-	for (const auto& v : vec_fpdus) {
+	for (const auto &v : vec_fpdus) {
 		const Bytes ulpdu = ulpdu_of(Bytes(v.data, v.data + v.len));
 		std::size_t have = 0;
 		Parsed p = parse(ulpdu, have);
@@ -109,7 +109,7 @@ TEST(Segment, following_the_need_reaches_a_verdict)
 TEST(Segment, every_length_of_every_opcode_gets_its_verdict)
 {
 	for (unsigned op = 0; op < KIW_OP_COUNT; op++) {
-		const kiw_op_info& info = kiw_ops[op];
+		const kiw_op_info &info = kiw_ops[op];
 		const Bytes longest = good(op, 100) + Bytes(100);
 		for (std::size_t n = 0; n < longest.size(); n++) {
 			const bool is_tagged = info.flags & KIW_F_TAGGED;
@@ -117,8 +117,9 @@ TEST(Segment, every_length_of_every_opcode_gets_its_verdict)
 			if (n < (is_tagged ? 14 : 18))
 				expected = KIW_ERR_DDP_CATASTROPHE;
 			else if (info.flags & KIW_F_SINGLE)
-				expected = n < info.hdr_len ? KIW_ERR_RDMAP_CATASTROPHE
-					   : n > info.hdr_len ? KIW_ERR_DDP_TOOLONG : KIW_OK;
+				expected = n < info.hdr_len   ? KIW_ERR_RDMAP_CATASTROPHE
+					   : n > info.hdr_len ? KIW_ERR_DDP_TOOLONG
+							      : KIW_OK;
 			ASSERT_EQ(verdict(first(longest, n)), expected) << info.name << " " << n;
 		}
 	}
@@ -190,8 +191,8 @@ TEST(Segment, opcode_on_a_foreign_queue_is_refused)
 TEST(Segment, first_of_two_mistakes_counts)
 {
 	Bytes b = good(KIW_OP_SEND);
-	b[9] = 7; // queue number
-	b[1] = 0xf; // RDMAP version and opcode
+	b[9] = 7;    // queue number
+	b[1] = 0xf;  // RDMAP version and opcode
 	b[0] = 0x42; // DDP version
 	EXPECT_EQ(verdict(first(b, 17)), KIW_ERR_DDP_CATASTROPHE);
 	EXPECT_EQ(verdict(b), KIW_ERR_DDP_UVERSION);
@@ -236,8 +237,8 @@ TEST(Sequence, messages_and_segments_are_counted)
 {
 	kiw_seq q;
 	kiw_seq_init(&q);
-	for (const kiw_seg& s : {part(1, 0, 0, true), part(2, 0, 12, false), part(2, 12, 8, false), part(2, 20, 0, true),
-				 part(3, 0, 5, true)}) {
+	for (const kiw_seg &s : {part(1, 0, 0, true), part(2, 0, 12, false), part(2, 12, 8, false),
+		     part(2, 20, 0, true), part(3, 0, 5, true)}) {
 		ASSERT_EQ(kiw_seq_check_msn(&q, &s), KIW_OK);
 		ASSERT_EQ(kiw_seq_check_mo(&q, &s, 20), KIW_OK);
 		kiw_seq_advance(&q, &s);

@@ -6,17 +6,41 @@ namespace {
 const kiw_rreq some_read{0xab01, 0x1000, 16, 0xcd02, 0x4000};
 
 const kiw_err every_error[] = {
-	KIW_ERR_LOCAL_CATASTROPHE, KIW_ERR_RDMAP_STAG, KIW_ERR_RDMAP_BOUNDS, KIW_ERR_RDMAP_ACCESS,
-	KIW_ERR_RDMAP_PD, KIW_ERR_RDMAP_WRAP, KIW_ERR_RDMAP_INVAL, KIW_ERR_RDMAP_VERSION,
-	KIW_ERR_RDMAP_OPCODE, KIW_ERR_RDMAP_CATASTROPHE, KIW_ERR_RDMAP_GLOBAL, KIW_ERR_RDMAP_CANT_INVAL,
-	KIW_ERR_RDMAP_UNSPECIFIED, KIW_ERR_DDP_CATASTROPHE, KIW_ERR_DDP_STAG, KIW_ERR_DDP_BOUNDS,
-	KIW_ERR_DDP_PD, KIW_ERR_DDP_WRAP, KIW_ERR_DDP_TVERSION, KIW_ERR_DDP_QN, KIW_ERR_DDP_NOBUF,
-	KIW_ERR_DDP_MSN, KIW_ERR_DDP_MO, KIW_ERR_DDP_TOOLONG, KIW_ERR_DDP_UVERSION, KIW_ERR_LLP_LOST,
-	KIW_ERR_LLP_CRC, KIW_ERR_LLP_MARKER, KIW_ERR_LLP_FRAME, KIW_ERR_LLP_LOCAL, KIW_ERR_LLP_IRD,
+	KIW_ERR_LOCAL_CATASTROPHE,
+	KIW_ERR_RDMAP_STAG,
+	KIW_ERR_RDMAP_BOUNDS,
+	KIW_ERR_RDMAP_ACCESS,
+	KIW_ERR_RDMAP_PD,
+	KIW_ERR_RDMAP_WRAP,
+	KIW_ERR_RDMAP_INVAL,
+	KIW_ERR_RDMAP_VERSION,
+	KIW_ERR_RDMAP_OPCODE,
+	KIW_ERR_RDMAP_CATASTROPHE,
+	KIW_ERR_RDMAP_GLOBAL,
+	KIW_ERR_RDMAP_CANT_INVAL,
+	KIW_ERR_RDMAP_UNSPECIFIED,
+	KIW_ERR_DDP_CATASTROPHE,
+	KIW_ERR_DDP_STAG,
+	KIW_ERR_DDP_BOUNDS,
+	KIW_ERR_DDP_PD,
+	KIW_ERR_DDP_WRAP,
+	KIW_ERR_DDP_TVERSION,
+	KIW_ERR_DDP_QN,
+	KIW_ERR_DDP_NOBUF,
+	KIW_ERR_DDP_MSN,
+	KIW_ERR_DDP_MO,
+	KIW_ERR_DDP_TOOLONG,
+	KIW_ERR_DDP_UVERSION,
+	KIW_ERR_LLP_LOST,
+	KIW_ERR_LLP_CRC,
+	KIW_ERR_LLP_MARKER,
+	KIW_ERR_LLP_FRAME,
+	KIW_ERR_LLP_LOCAL,
+	KIW_ERR_LLP_IRD,
 	KIW_ERR_LLP_RTR,
 };
 
-kiw_term_info info_of(const Bytes& ulpdu)
+kiw_term_info info_of(const Bytes &ulpdu)
 {
 	kiw_term_info info;
 	EXPECT_TRUE(kiw_term_parse(ulpdu.data(), static_cast<std::uint32_t>(ulpdu.size()), &info));
@@ -29,15 +53,22 @@ TEST(Terminate, numbers_are_those_of_the_standards)
 		kiw_err err;
 		kiw_term term;
 	} const known[] = {
-		{KIW_ERR_RDMAP_STAG, {0, 1, 0x00}},        {KIW_ERR_RDMAP_INVAL, {0, 1, 0x09}},
-		{KIW_ERR_RDMAP_VERSION, {0, 2, 0x05}},     {KIW_ERR_RDMAP_OPCODE, {0, 2, 0x06}},
-		{KIW_ERR_RDMAP_CATASTROPHE, {0, 2, 0x07}}, {KIW_ERR_RDMAP_CANT_INVAL, {0, 2, 0x09}},
-		{KIW_ERR_DDP_CATASTROPHE, {1, 0, 0x00}},   {KIW_ERR_DDP_STAG, {1, 1, 0x00}},
-		{KIW_ERR_DDP_TVERSION, {1, 1, 0x04}},      {KIW_ERR_DDP_QN, {1, 2, 0x01}},
-		{KIW_ERR_DDP_UVERSION, {1, 2, 0x06}},      {KIW_ERR_LLP_CRC, {2, 0, 0x02}},
-		{KIW_ERR_LLP_MARKER, {2, 0, 0x03}},        {KIW_ERR_LLP_RTR, {2, 0, 0x07}},
+		{KIW_ERR_RDMAP_STAG, {0, 1, 0x00}},
+		{KIW_ERR_RDMAP_INVAL, {0, 1, 0x09}},
+		{KIW_ERR_RDMAP_VERSION, {0, 2, 0x05}},
+		{KIW_ERR_RDMAP_OPCODE, {0, 2, 0x06}},
+		{KIW_ERR_RDMAP_CATASTROPHE, {0, 2, 0x07}},
+		{KIW_ERR_RDMAP_CANT_INVAL, {0, 2, 0x09}},
+		{KIW_ERR_DDP_CATASTROPHE, {1, 0, 0x00}},
+		{KIW_ERR_DDP_STAG, {1, 1, 0x00}},
+		{KIW_ERR_DDP_TVERSION, {1, 1, 0x04}},
+		{KIW_ERR_DDP_QN, {1, 2, 0x01}},
+		{KIW_ERR_DDP_UVERSION, {1, 2, 0x06}},
+		{KIW_ERR_LLP_CRC, {2, 0, 0x02}},
+		{KIW_ERR_LLP_MARKER, {2, 0, 0x03}},
+		{KIW_ERR_LLP_RTR, {2, 0, 0x07}},
 	};
-	for (const auto& row : known) {
+	for (const auto &row : known) {
 		const kiw_term t = kiw_err_term(row.err);
 		EXPECT_EQ(t.layer, row.term.layer);
 		EXPECT_EQ(t.etype, row.term.etype);
@@ -57,7 +88,7 @@ TEST(Terminate, header_bits_follow_the_table)
 		const bool with_header = (t.layer == 0 && t.etype != 0) || (t.layer == 1 && t.etype != 0);
 		const bool with_read = t.layer == 0 && t.etype == 1;
 
-		for (const Bytes* offender : {&write, &send, &read}) {
+		for (const Bytes *offender : {&write, &send, &read}) {
 			const Bytes b = terminate(err, *offender);
 			const bool is_read = offender == &read;
 			const std::size_t ddp = offender == &write ? 14 : 18;

@@ -29,7 +29,7 @@ kiw_mpa_cfg p2p(std::uint8_t rtr)
 	return c;
 }
 
-kiw_mpa_frame over_the_wire(const kiw_mpa_frame& f)
+kiw_mpa_frame over_the_wire(const kiw_mpa_frame &f)
 {
 	Bytes b(KIW_MPA_FRAME_MAX);
 	kiw_mpa_frame out;
@@ -44,7 +44,7 @@ struct Outcome {
 	kiw_mpa_result initiator, responder;
 };
 
-Outcome negotiate(const kiw_mpa_cfg& initiator, const kiw_mpa_cfg& responder)
+Outcome negotiate(const kiw_mpa_cfg &initiator, const kiw_mpa_cfg &responder)
 {
 	Outcome o{};
 	kiw_mpa_request(&initiator, &o.req);
@@ -124,7 +124,7 @@ TEST(Terms, old_request_gets_an_old_reply)
 	EXPECT_EQ(o.conclude, KIW_OK);
 	EXPECT_EQ(o.rep.rev, 1);
 	EXPECT_FALSE(o.rep.enhanced);
-	for (const kiw_mpa_result& r : {o.initiator, o.responder}) {
+	for (const kiw_mpa_result &r : {o.initiator, o.responder}) {
 		EXPECT_EQ(r.rev, 1);
 		EXPECT_FALSE(r.enhanced);
 		EXPECT_FALSE(r.p2p);

@@ -65,6 +65,19 @@ static const unsigned char vec_rep1_mk[] = {
 	0x72, 0x61, 0x6d, 0x65, 0xc0, 0x01, 0x00, 0x00,
 };
 
+/* All of the frames above */
+static const struct {
+	const char *name;
+	const unsigned char *data;
+	unsigned int len;
+	int is_reply;
+} vec_frames[] = {
+#define VEC(v, is_reply) { #v, vec_##v, sizeof(vec_##v), is_reply }
+	VEC(req1, 0), VEC(rep1, 1), VEC(req2, 0), VEC(rep2, 1), VEC(rej2, 1),
+	VEC(req1_nocrc, 0), VEC(rep1_nocrc, 1), VEC(req1_mk, 0), VEC(rep1_mk, 1),
+#undef VEC
+};
+
 /* FPDUs without markers */
 
 /* RTR: empty Write, STag 1 */

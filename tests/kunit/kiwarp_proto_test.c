@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The protocol library on the kernel's own CRC, byte order and alignment. What
+ * takes large products of inputs is left to the user-space tests.
+ */
+#include <kunit/test.h>
+#include <linux/module.h>
+
+#include "proto/crc.h"
+#include "proto/ddp.h"
+#include "proto/fpdu.h"
+#include "proto/mpa.h"
+#include "proto/qpstate.h"
+#include "proto/range.h"
+#include "proto/term.h"
+#include "vectors.h"
+
+#define ALL_CAPS (KIW_CAP_IMM | KIW_CAP_ATOMIC)
+
+static const struct kiw_rreq some_read = {
+	.sink_stag = 0xab01, .sink_to = 0x1000, .size = 16,
+	.src_stag = 0xcd02, .src_to = 0x7f0000004000,
+};
+
+/* A buffer of exactly @n octets, so that KASAN sees each access outside */
+static u8 *exact(struct kunit *test, const void *src, size_t n)
+{
+	u8 *p = kunit_kmalloc(test, max_t(size_t, n, 1), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, p);
+	if (src)
+		memcpy(p, src, n);
+	return p;
+}
+
+/* Puts length field, padding and CRC around a ULPDU already at @p + 2 */
+static u32 close_fpdu(u8 *p, u32 ulpdu_len)
+{
+	u32 body = kiw_fpdu_len(ulpdu_len) - KIW_FPDU_CRC_SIZE;
+	__le32 crc;
+
+	put_unaligned_be16(ulpdu_len, p);
+	memset(p + KIW_FPDU_LEN_SIZE + ulpdu_len, 0, kiw_fpdu_pad(ulpdu_len));
+	crc = kiw_crc_wire(kiw_crc_update(kiw_crc_init(), p, body));
+	memcpy(p + body, &crc, sizeof(crc));
+	return body + KIW_FPDU_CRC_SIZE;
+}
+
+static void expect_vector(struct kunit *test, const u8 *p, u32 n, const u8 *vec, u32 vec_len)
+{
+	KUNIT_ASSERT_EQ(test, n, vec_len);
+	KUNIT_EXPECT_MEMEQ(test, p, vec, vec_len);
+}
+
+static void crc_matches_published_values(struct kunit *test)
+{
+	u8 b[32];
+	u32 crc;
+
+	crc = kiw_crc_update(kiw_crc_init(), "123456789", 9);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(kiw_crc_wire(crc)), 0xe3069283);
+	memset(b, 0, sizeof(b));
+	crc = kiw_crc_update(kiw_crc_init(), b, sizeof(b));
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(kiw_crc_wire(crc)), 0x8a9136aa);
+	memset(b, 0xff, sizeof(b));
+	crc = kiw_crc_update(kiw_crc_init(), b, sizeof(b));
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(kiw_crc_wire(crc)), 0x62a8ab43);
+}
+
+static void crc_of_every_vector_is_right(struct kunit *test)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(vec_fpdus); i++) {
+		u32 body = vec_fpdus[i].len - KIW_FPDU_CRC_SIZE;
+		__le32 crc = kiw_crc_wire(kiw_crc_update(kiw_crc_init(), vec_fpdus[i].data, body));
+
+		KUNIT_EXPECT_EQ_MSG(test, memcmp(&crc, vec_fpdus[i].data + body, sizeof(crc)), 0,
+				    "%s", vec_fpdus[i].name);
+	}
+}
+
+static void crc_copy_equals_copy_and_update(struct kunit *test)
+{
+	static const size_t sizes[] = { 0, 1, 1023, 1024, 1025, 3000 };
+	u8 *src = exact(test, NULL, 3000);
+	int i;
+
+	for (i = 0; i < 3000; i++)
+		src[i] = i;
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		u8 *dst = exact(test, NULL, sizes[i]);
+
+		KUNIT_EXPECT_EQ(test, kiw_crc_copy(kiw_crc_init(), dst, src, sizes[i]),
+				kiw_crc_update(kiw_crc_init(), src, sizes[i]));
+		KUNIT_EXPECT_MEMEQ(test, dst, src, sizes[i]);
+	}
+}
+
+static void built_messages_match_the_vectors(struct kunit *test)
+{
+	struct kiw_atomic at = {
+		.op = KIW_ATOMIC_FETCH_ADD, .req_id = 0x77, .stag = 0xcd02,
+		.to = 0x7f0000004008, .data = 5, .cmp_mask = ~0ull,
+	};
+	struct kiw_atomic_resp ar = { .req_id = 0x77, .value = 0x25 };
+	static const u8 imm[KIW_IMM_SIZE] = { 0x11, 0x22, 0x33, 0x44 };
+	u8 *p = exact(test, NULL, 128);
+	u8 *ulpdu = p + KIW_FPDU_LEN_SIZE;
+	u32 n;
+
+	n = kiw_build_tagged(ulpdu, KIW_OP_WRITE, true, 1, 0);
+	expect_vector(test, p, close_fpdu(p, n), vec_rtr_write, sizeof(vec_rtr_write));
+
+	n = kiw_build_untagged(ulpdu, KIW_OP_SEND, true, 0, KIW_QN_SEND, 1, 0);
+	memcpy(ulpdu + n, "hello", 5);
+	expect_vector(test, p, close_fpdu(p, n + 5), vec_send5, sizeof(vec_send5));
+
+	memset(p + sizeof(vec_send5) - KIW_FPDU_CRC_SIZE, 0, KIW_FPDU_CRC_SIZE);
+	expect_vector(test, p, sizeof(vec_send5), vec_send5_nocrc, sizeof(vec_send5_nocrc));
+
+	n = kiw_build_untagged(ulpdu, KIW_OP_SEND_SE_INV, true, 0x12345678, KIW_QN_SEND, 3, 0);
+	memcpy(ulpdu + n, "bye", 3);
+	expect_vector(test, p, close_fpdu(p, n + 3), vec_send_se_inv, sizeof(vec_send_se_inv));
+
+	n = kiw_build_rreq(ulpdu, 1, &some_read);
+	expect_vector(test, p, close_fpdu(p, n), vec_rreq, sizeof(vec_rreq));
+
+	n = kiw_build_imm(ulpdu, true, 4, imm);
+	expect_vector(test, p, close_fpdu(p, n), vec_imm, sizeof(vec_imm));
+
+	n = kiw_build_atomic(ulpdu, 2, &at);
+	expect_vector(test, p, close_fpdu(p, n), vec_fetchadd, sizeof(vec_fetchadd));
+
+	n = kiw_build_atomic_resp(ulpdu, 1, &ar);
+	expect_vector(test, p, close_fpdu(p, n), vec_atomic_resp, sizeof(vec_atomic_resp));
+}
+
+static void vectors_parse_into_what_they_were_made_from(struct kunit *test)
+{
+	struct kiw_seg seg;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(vec_fpdus); i++) {
+		u32 len = get_unaligned_be16(vec_fpdus[i].data);
+		u8 *ulpdu = exact(test, vec_fpdus[i].data + KIW_FPDU_LEN_SIZE, len);
+
+		KUNIT_EXPECT_EQ_MSG(test, kiw_seg_parse(ulpdu, len, len, ALL_CAPS, &seg),
+				    KIW_DONE, "%s", vec_fpdus[i].name);
+		KUNIT_EXPECT_EQ(test, seg.hdr_len + seg.payload_len, len);
+	}
+
+	KUNIT_ASSERT_EQ(test, kiw_seg_parse(vec_rreq + 2, 46, 46, 0, &seg), KIW_DONE);
+	KUNIT_EXPECT_EQ(test, seg.op, KIW_OP_READ_REQ);
+	KUNIT_EXPECT_EQ(test, seg.qn, KIW_QN_READ);
+	KUNIT_EXPECT_EQ(test, seg.msn, 1);
+	KUNIT_EXPECT_EQ(test, seg.rreq.sink_stag, some_read.sink_stag);
+	KUNIT_EXPECT_EQ(test, seg.rreq.sink_to, some_read.sink_to);
+	KUNIT_EXPECT_EQ(test, seg.rreq.size, some_read.size);
+	KUNIT_EXPECT_EQ(test, seg.rreq.src_stag, some_read.src_stag);
+	KUNIT_EXPECT_EQ(test, seg.rreq.src_to, some_read.src_to);
+
+	KUNIT_ASSERT_EQ(test, kiw_seg_parse(vec_write8 + 2, 14, 22, 0, &seg), KIW_DONE);
+	KUNIT_EXPECT_EQ(test, seg.stag, 0x12345678);
+	KUNIT_EXPECT_EQ(test, seg.to, 0x100002000ull);
+	KUNIT_EXPECT_EQ(test, seg.payload_len, 8);
+}
+
+static void header_cut_anywhere_is_waited_for(struct kunit *test)
+{
+	struct kiw_seg seg;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(vec_fpdus); i++) {
+		const u8 *ulpdu = vec_fpdus[i].data + KIW_FPDU_LEN_SIZE;
+		u32 len = get_unaligned_be16(vec_fpdus[i].data);
+		u32 have;
+
+		KUNIT_ASSERT_EQ(test, kiw_seg_parse(ulpdu, len, len, ALL_CAPS, &seg), KIW_DONE);
+		for (have = seg.hdr_len; have--; ) {
+			u8 *part = exact(test, ulpdu, have);
+
+			KUNIT_EXPECT_EQ(test, kiw_seg_parse(part, have, len, ALL_CAPS, &seg),
+					KIW_MORE);
+			KUNIT_EXPECT_GT(test, seg.need, have);
+			KUNIT_EXPECT_LE(test, seg.need, len);
+		}
+	}
+}
+
+static enum kiw_err verdict(const u8 *ulpdu, u32 len, u32 caps)
+{
+	struct kiw_seg seg;
+
+	return kiw_seg_parse(ulpdu, len, len, caps, &seg) == KIW_BAD ? seg.err : KIW_OK;
+}
+
+static void malformed_segments_get_their_error(struct kunit *test)
+{
+	static const struct {
+		u8 ddp;
+		u8 rdmap;
+		u8 qn;
+		u8 len;
+		enum kiw_err err;
+	} cases[] = {
+		{ 0xc1, 0x40, 0, 13, KIW_ERR_DDP_CATASTROPHE },
+		{ 0x41, 0x43, 0, 17, KIW_ERR_DDP_CATASTROPHE },
+		{ 0xc0, 0x40, 0, 14, KIW_ERR_DDP_TVERSION },
+		{ 0x42, 0x43, 0, 18, KIW_ERR_DDP_UVERSION },
+		{ 0x41, 0x03, 0, 18, KIW_ERR_RDMAP_VERSION },
+		{ 0x41, 0x4c, 0, 18, KIW_ERR_RDMAP_OPCODE },
+		{ 0x41, 0x4f, 0, 18, KIW_ERR_RDMAP_OPCODE },
+		{ 0x41, 0x40, 0, 18, KIW_ERR_RDMAP_OPCODE },
+		{ 0xc1, 0x43, 0, 18, KIW_ERR_RDMAP_OPCODE },
+		{ 0x41, 0x43, 1, 18, KIW_ERR_DDP_QN },
+		{ 0x41, 0x43, 4, 18, KIW_ERR_DDP_QN },
+		{ 0x41, 0x41, 1, 45, KIW_ERR_RDMAP_CATASTROPHE },
+		{ 0x41, 0x41, 1, 46, KIW_OK },
+		{ 0x41, 0x41, 1, 47, KIW_ERR_DDP_TOOLONG },
+		{ 0x01, 0x41, 1, 46, KIW_ERR_RDMAP_CATASTROPHE },
+		{ 0x41, 0x48, 0, 25, KIW_ERR_RDMAP_CATASTROPHE },
+		{ 0x41, 0x48, 0, 27, KIW_ERR_DDP_TOOLONG },
+		{ 0x7d, 0x73, 0, 18, KIW_OK },
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		u8 b[64] = { cases[i].ddp, cases[i].rdmap, [9] = cases[i].qn };
+
+		KUNIT_EXPECT_EQ_MSG(test, verdict(exact(test, b, cases[i].len), cases[i].len,
+						  ALL_CAPS),
+				    cases[i].err, "case %d", i);
+	}
+	KUNIT_EXPECT_EQ(test, verdict(vec_imm + 2, 26, KIW_CAP_ATOMIC), KIW_ERR_RDMAP_OPCODE);
+	KUNIT_EXPECT_EQ(test, verdict(vec_fetchadd + 2, 70, KIW_CAP_IMM), KIW_ERR_RDMAP_OPCODE);
+}
+
+static void untagged_sequence_is_policed(struct kunit *test)
+{
+	struct kiw_seg seg = { .msn = 1, .payload_len = 12 };
+	struct kiw_seq seq;
+
+	kiw_seq_init(&seq);
+	KUNIT_EXPECT_EQ(test, kiw_seq_check_msn(&seq, &seg), KIW_OK);
+	KUNIT_EXPECT_EQ(test, kiw_seq_check_mo(&seq, &seg, 12), KIW_OK);
+	KUNIT_EXPECT_EQ(test, kiw_seq_check_mo(&seq, &seg, 11), KIW_ERR_DDP_TOOLONG);
+	kiw_seq_advance(&seq, &seg);
+	KUNIT_EXPECT_EQ(test, kiw_seq_check_mo(&seq, &seg, 100), KIW_ERR_DDP_MO);
+	seg.mo = 12;
+	seg.flags = KIW_F_LAST;
+	KUNIT_EXPECT_EQ(test, kiw_seq_check_mo(&seq, &seg, 24), KIW_OK);
+	kiw_seq_advance(&seq, &seg);
+	KUNIT_EXPECT_EQ(test, kiw_seq_check_msn(&seq, &seg), KIW_ERR_DDP_MSN);
+	KUNIT_EXPECT_EQ(test, seq.msn, 2);
+	KUNIT_EXPECT_EQ(test, seq.mo, 0);
+}
+
+static void region_is_checked_to_the_octet(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, kiw_range_check(1000, 100, 1000, 100), KIW_RANGE_OK);
+	KUNIT_EXPECT_EQ(test, kiw_range_check(1000, 100, 999, 1), KIW_RANGE_BOUNDS);
+	KUNIT_EXPECT_EQ(test, kiw_range_check(1000, 100, 1099, 2), KIW_RANGE_BOUNDS);
+	KUNIT_EXPECT_EQ(test, kiw_range_check(0, ~0ull, ~0ull - 3, 8), KIW_RANGE_WRAP);
+	KUNIT_EXPECT_EQ(test, kiw_range_check(0, 0, ~0ull, 0), KIW_RANGE_OK);
+}
+
+static void largest_ulpdu_fits_one_segment(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, kiw_mulpdu(1448, false), 1442);
+	KUNIT_EXPECT_EQ(test, kiw_mulpdu(1448, true), 1430);
+	KUNIT_EXPECT_EQ(test, kiw_mulpdu(8948, false), 8942);
+	KUNIT_EXPECT_EQ(test, kiw_mulpdu(8948, true), 8870);
+	KUNIT_EXPECT_EQ(test, kiw_mulpdu(65483, true), KIW_ULPDU_MAX);
+	KUNIT_EXPECT_EQ(test, kiw_mulpdu(0, true), KIW_MULPDU_MIN);
+	KUNIT_EXPECT_EQ(test, kiw_mulpdu(U32_MAX, false), KIW_ULPDU_MAX);
+}
+
+static u32 build_marked(struct kunit *test, int i, u8 *out)
+{
+	u32 n = vec_marked[i].payload_len, body, at = 0, len = 0, run;
+	u8 *plain = exact(test, NULL, 1300);
+	struct kiw_marker mk;
+	__le32 crc;
+	u32 k;
+
+	kiw_build_untagged(plain + 2, KIW_OP_SEND, true, 0, KIW_QN_SEND, vec_marked[i].msn, 0);
+	for (k = 0; k < n; k++)
+		plain[20 + k] = n == 5 ? "hello"[k] : k;
+	body = close_fpdu(plain, 18 + n) - KIW_FPDU_CRC_SIZE;
+
+	kiw_marker_begin(&mk, vec_marked[i].offset, true);
+	for (;;) {
+		if (kiw_marker_due(&mk)) {
+			kiw_marker_put(&mk, out + len);
+			len += KIW_MARKER_SIZE;
+		}
+		if (at == body)
+			break;
+		run = kiw_marker_run(&mk, body - at);
+		memcpy(out + len, plain + at, run);
+		at += run;
+		len += run;
+	}
+	crc = kiw_crc_wire(kiw_crc_update(kiw_crc_init(), out, len));
+	memcpy(out + len, &crc, sizeof(crc));
+	return len + sizeof(crc);
+}
+
+static void marked_streams_match_the_vectors(struct kunit *test)
+{
+	u8 *out = exact(test, NULL, 1300);
+	int i, k;
+
+	for (i = 0; i < ARRAY_SIZE(vec_marked); i++) {
+		u32 ulpdu_len = 18 + vec_marked[i].payload_len;
+		u32 len = build_marked(test, i, out);
+
+		KUNIT_ASSERT_EQ(test, len, vec_marked[i].wire_len);
+		KUNIT_EXPECT_EQ(test, kiw_fpdu_wire_len(vec_marked[i].offset, ulpdu_len, true),
+				len);
+		KUNIT_EXPECT_EQ(test, kiw_fpdu_markers(vec_marked[i].offset, ulpdu_len),
+				vec_marked[i].markers);
+		KUNIT_EXPECT_MEMEQ(test, out + len - 4, vec_marked[i].crc, 4);
+		for (k = 0; k < vec_marked[i].markers; k++) {
+			u32 at = vec_marked[i].marker[k].offset - vec_marked[i].offset;
+
+			KUNIT_EXPECT_EQ(test, get_unaligned_be16(out + at), 0);
+			KUNIT_EXPECT_EQ(test, get_unaligned_be16(out + at + 2),
+					vec_marked[i].marker[k].ptr);
+		}
+	}
+}
+
+static void terminates_match_the_vectors(struct kunit *test)
+{
+	u8 *p = exact(test, NULL, 128);
+	struct kiw_term_info info;
+	u8 offender[64];
+	u32 n;
+
+	n = kiw_build_tagged(offender, KIW_OP_WRITE, true, 0xdeadbe00, 0x10) + 4;
+	n = kiw_term_build(p + 2, KIW_ERR_DDP_STAG, offender, KIW_TAGGED_LEN, n);
+	expect_vector(test, p, close_fpdu(p, n), vec_term_stag, sizeof(vec_term_stag));
+
+	n = kiw_build_rreq(offender, 2, &some_read);
+	n = kiw_term_build(p + 2, KIW_ERR_RDMAP_ACCESS, offender, n, n);
+	expect_vector(test, p, close_fpdu(p, n), vec_term_rreq, sizeof(vec_term_rreq));
+	KUNIT_ASSERT_TRUE(test, kiw_term_parse(p + 2, n, &info));
+	KUNIT_EXPECT_EQ(test, info.err, KIW_ERR_RDMAP_ACCESS);
+	KUNIT_EXPECT_EQ(test, info.msn, 2);
+	KUNIT_EXPECT_TRUE(test, info.has_rreq);
+	KUNIT_EXPECT_EQ(test, info.rreq.src_to, some_read.src_to);
+
+	n = kiw_term_build(p + 2, KIW_ERR_LLP_CRC, NULL, 0, 0);
+	expect_vector(test, p, close_fpdu(p, n), vec_term_crc, sizeof(vec_term_crc));
+}
+
+static void truncated_terminate_is_not_read_past_its_end(struct kunit *test)
+{
+	struct kiw_term_info info;
+	u32 n;
+
+	for (n = 0; n <= KIW_TERM_MAX_LEN; n++) {
+		u8 *part = exact(test, vec_term_rreq + 2, n);
+
+		KUNIT_EXPECT_EQ(test, kiw_term_parse(part, n, &info), n >= KIW_TERM_MIN_LEN);
+		KUNIT_EXPECT_EQ(test, info.has_seg, n >= 42);
+		KUNIT_EXPECT_EQ(test, info.has_rreq, n >= KIW_TERM_MAX_LEN);
+	}
+}
+
+static void start_up_frames_match_the_vectors(struct kunit *test)
+{
+	struct kiw_mpa_frame f = {
+		.kind = KIW_MPA_REQUEST, .rev = 2, .crc = true, .enhanced = true, .p2p = true,
+		.rtr = KIW_RTR_WRITE | KIW_RTR_READ, .ird = 16, .ord = 8,
+		.pd = "ping", .pd_len = 4,
+	};
+	u8 *p = exact(test, NULL, KIW_MPA_FRAME_MAX);
+	struct kiw_mpa_frame got;
+	u32 have;
+
+	expect_vector(test, p, kiw_mpa_build(p, &f), vec_req2, sizeof(vec_req2));
+	for (have = 0; have < sizeof(vec_req2); have++) {
+		KUNIT_EXPECT_EQ(test, kiw_mpa_parse(exact(test, vec_req2, have), have,
+						    KIW_MPA_REQUEST, &got), KIW_MORE);
+		KUNIT_EXPECT_GT(test, got.need, have);
+	}
+	KUNIT_ASSERT_EQ(test, kiw_mpa_parse(vec_req2, have, KIW_MPA_REQUEST, &got), KIW_DONE);
+	KUNIT_EXPECT_EQ(test, got.rtr, f.rtr);
+	KUNIT_EXPECT_EQ(test, got.ird, 16);
+	KUNIT_EXPECT_EQ(test, got.ord, 8);
+	KUNIT_EXPECT_EQ(test, got.pd_len, 4);
+	KUNIT_EXPECT_MEMEQ(test, got.pd, "ping", 4);
+
+	f.kind = KIW_MPA_REPLY;
+	f.reject = true;
+	f.rtr = KIW_RTR_WRITE;
+	f.ird = 8;
+	f.ord = 16;
+	f.pd = "no";
+	f.pd_len = 2;
+	expect_vector(test, p, kiw_mpa_build(p, &f), vec_rej2, sizeof(vec_rej2));
+}
+
+static void start_up_frames_survive_parsing_and_building(struct kunit *test)
+{
+	u8 *p = exact(test, NULL, KIW_MPA_FRAME_MAX);
+	struct kiw_mpa_frame f;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(vec_frames); i++) {
+		enum kiw_mpa_kind kind = vec_frames[i].is_reply ? KIW_MPA_REPLY : KIW_MPA_REQUEST;
+
+		KUNIT_ASSERT_EQ(test, kiw_mpa_parse(vec_frames[i].data, vec_frames[i].len, kind,
+						    &f), KIW_DONE);
+		KUNIT_ASSERT_EQ(test, kiw_mpa_build(p, &f), vec_frames[i].len);
+		KUNIT_EXPECT_EQ_MSG(test, memcmp(p, vec_frames[i].data, vec_frames[i].len), 0,
+				    "%s", vec_frames[i].name);
+	}
+}
+
+static void malformed_start_up_frames_are_refused(struct kunit *test)
+{
+	struct kiw_mpa_frame f;
+	u8 b[24];
+	int i;
+
+	for (i = 0; i < KIW_MPA_KEY_LEN; i++) {
+		memcpy(b, vec_req1, sizeof(b));
+		b[i] ^= 1;
+		KUNIT_EXPECT_EQ(test, kiw_mpa_parse(b, i + 1, KIW_MPA_REQUEST, &f), KIW_BAD);
+	}
+	KUNIT_EXPECT_EQ(test, kiw_mpa_parse(vec_req1, sizeof(vec_req1), KIW_MPA_REPLY, &f),
+			KIW_BAD);
+
+	memcpy(b, vec_rep2, sizeof(b));
+	for (i = 0; i < 4; i++) {
+		b[19] = i;
+		KUNIT_EXPECT_EQ(test, kiw_mpa_parse(b, 20 + i, KIW_MPA_REPLY, &f), KIW_BAD);
+		KUNIT_EXPECT_EQ(test, f.bad, KIW_MPA_BAD_V2);
+	}
+	b[18] = 2;
+	b[19] = 1;
+	KUNIT_EXPECT_EQ(test, kiw_mpa_parse(b, 20, KIW_MPA_REPLY, &f), KIW_BAD);
+	KUNIT_EXPECT_EQ(test, f.bad, KIW_MPA_BAD_PD_LEN);
+	b[17] = 3;
+	KUNIT_EXPECT_EQ(test, kiw_mpa_parse(b, 20, KIW_MPA_REPLY, &f), KIW_BAD);
+	KUNIT_EXPECT_EQ(test, f.bad, KIW_MPA_BAD_REV);
+}
+
+static void both_sides_settle_on_the_same_terms(struct kunit *test)
+{
+	struct kiw_mpa_cfg one = {
+		.rev = 2, .crc = true, .p2p = true, .large = true,
+		.rtr = KIW_RTR_WRITE | KIW_RTR_READ, .ird = 16, .ord = 40,
+	};
+	struct kiw_mpa_cfg two = {
+		.rev = 2, .markers = true, .large = true,
+		.rtr = KIW_RTR_WRITE, .ird = 8, .ord = 32, .ird_max = 64,
+	};
+	struct kiw_mpa_result a, b;
+	struct kiw_mpa_frame req, rep;
+
+	kiw_mpa_request(&one, &req);
+	KUNIT_EXPECT_EQ(test, kiw_mpa_answer(&two, &req, &rep, &b), KIW_OK);
+	KUNIT_EXPECT_EQ(test, kiw_mpa_conclude(&one, &req, &rep, &a), KIW_OK);
+	KUNIT_EXPECT_TRUE(test, a.crc && b.crc);
+	KUNIT_EXPECT_TRUE(test, a.large && b.large);
+	KUNIT_EXPECT_TRUE(test, a.p2p && b.p2p);
+	KUNIT_EXPECT_TRUE(test, a.markers_tx && b.markers_rx);
+	KUNIT_EXPECT_FALSE(test, a.markers_rx || b.markers_tx);
+	KUNIT_EXPECT_EQ(test, a.rtr, KIW_RTR_WRITE);
+	KUNIT_EXPECT_EQ(test, b.rtr, KIW_RTR_WRITE);
+	KUNIT_EXPECT_EQ(test, a.ord, 40);
+	KUNIT_EXPECT_EQ(test, b.ird, 40);
+	KUNIT_EXPECT_EQ(test, b.ord, 16);
+	KUNIT_EXPECT_EQ(test, a.ird, 16);
+
+	two.rtr = KIW_RTR_SEND;
+	two.ird_max = 0;
+	KUNIT_EXPECT_EQ(test, kiw_mpa_answer(&two, &req, &rep, &b), KIW_ERR_LLP_IRD);
+	KUNIT_EXPECT_EQ(test, kiw_mpa_conclude(&one, &req, &rep, &a), KIW_ERR_LLP_RTR);
+	KUNIT_EXPECT_EQ(test, a.ord, 8);
+	rep.ord = 17;
+	KUNIT_EXPECT_EQ(test, kiw_mpa_conclude(&one, &req, &rep, &a), KIW_ERR_LLP_IRD);
+}
+
+static void atomics_compute_what_they_should(struct kunit *test)
+{
+	struct kiw_atomic at = { .op = KIW_ATOMIC_FETCH_ADD, .data = 0x100000001 };
+	u64 now;
+
+	at.mask = 0x8000000080000000;
+	KUNIT_EXPECT_TRUE(test, kiw_atomic_apply(&at, ~0ull, &now));
+	KUNIT_EXPECT_EQ(test, now, 0);
+	at.mask = 0;
+	KUNIT_EXPECT_TRUE(test, kiw_atomic_apply(&at, 0xffffffff, &now));
+	KUNIT_EXPECT_EQ(test, now, 0x200000000);
+
+	at = (struct kiw_atomic){ .op = KIW_ATOMIC_CMP_SWAP, .data = 0x11223344, .mask = 0xff00,
+				  .cmp = 0xdd, .cmp_mask = 0xff };
+	KUNIT_EXPECT_TRUE(test, kiw_atomic_apply(&at, 0xaabbccdd, &now));
+	KUNIT_EXPECT_EQ(test, now, 0xaabb33dd);
+	KUNIT_EXPECT_TRUE(test, kiw_atomic_apply(&at, 0xaabbccde, &now));
+	KUNIT_EXPECT_EQ(test, now, 0xaabbccde);
+	at.op = 1;
+	KUNIT_EXPECT_FALSE(test, kiw_atomic_apply(&at, 0, &now));
+}
+
+static void state_table_is_consistent(struct kunit *test)
+{
+	int state, event;
+
+	for (state = 0; state < KIW_QP_STATES; state++) {
+		for (event = 0; event < KIW_EVENTS; event++) {
+			struct kiw_qp_step s = kiw_qp_next(state, event);
+
+			KUNIT_EXPECT_LT(test, s.next, KIW_QP_STATES);
+			if (!s.valid || s.next == state) {
+				KUNIT_EXPECT_EQ(test, s.next, state);
+				KUNIT_EXPECT_EQ(test, s.actions, 0);
+			}
+			if (s.next == KIW_QP_ERROR && state != KIW_QP_ERROR) {
+				KUNIT_EXPECT_TRUE(test, s.actions & KIW_ACT_FLUSH_SQ);
+				KUNIT_EXPECT_TRUE(test, s.actions & KIW_ACT_FLUSH_RQ);
+			}
+			if (s.actions & KIW_ACT_SEND_TERM)
+				KUNIT_EXPECT_EQ(test, state, KIW_QP_RTS);
+		}
+		KUNIT_EXPECT_EQ(test, kiw_qp_next(state, KIW_EV_MODIFY_ERR).next, KIW_QP_ERROR);
+	}
+	KUNIT_EXPECT_FALSE(test, kiw_qp_next(KIW_QP_STATES, 0).valid);
+	KUNIT_EXPECT_FALSE(test, kiw_qp_next(0, KIW_EVENTS).valid);
+}
+
+static void orderly_close_makes_the_queue_pair_reusable(struct kunit *test)
+{
+	struct kiw_qp_step s = kiw_qp_next(KIW_QP_IDLE, KIW_EV_CONNECTED);
+
+	KUNIT_EXPECT_EQ(test, s.next, KIW_QP_RTS);
+	s = kiw_qp_next(s.next, KIW_EV_CLOSE);
+	KUNIT_EXPECT_EQ(test, s.next, KIW_QP_CLOSING);
+	KUNIT_EXPECT_TRUE(test, s.actions & KIW_ACT_SEND_FIN);
+	s = kiw_qp_next(s.next, KIW_EV_CLOSE_DONE);
+	KUNIT_EXPECT_EQ(test, s.next, KIW_QP_IDLE);
+	KUNIT_EXPECT_FALSE(test, s.actions & (KIW_ACT_ABORT | KIW_ACT_ASYNC));
+}
+
+static struct kunit_case cases[] = {
+	KUNIT_CASE(crc_matches_published_values),
+	KUNIT_CASE(crc_of_every_vector_is_right),
+	KUNIT_CASE(crc_copy_equals_copy_and_update),
+	KUNIT_CASE(built_messages_match_the_vectors),
+	KUNIT_CASE(vectors_parse_into_what_they_were_made_from),
+	KUNIT_CASE(header_cut_anywhere_is_waited_for),
+	KUNIT_CASE(malformed_segments_get_their_error),
+	KUNIT_CASE(untagged_sequence_is_policed),
+	KUNIT_CASE(region_is_checked_to_the_octet),
+	KUNIT_CASE(largest_ulpdu_fits_one_segment),
+	KUNIT_CASE(marked_streams_match_the_vectors),
+	KUNIT_CASE(terminates_match_the_vectors),
+	KUNIT_CASE(truncated_terminate_is_not_read_past_its_end),
+	KUNIT_CASE(start_up_frames_match_the_vectors),
+	KUNIT_CASE(start_up_frames_survive_parsing_and_building),
+	KUNIT_CASE(malformed_start_up_frames_are_refused),
+	KUNIT_CASE(both_sides_settle_on_the_same_terms),
+	KUNIT_CASE(atomics_compute_what_they_should),
+	KUNIT_CASE(state_table_is_consistent),
+	KUNIT_CASE(orderly_close_makes_the_queue_pair_reusable),
+	{}
+};
+
+static struct kunit_suite suite = {
+	.name = "kiwarp_proto",
+	.test_cases = cases,
+};
+
+kunit_test_suite(suite);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("KUnit tests of kiwarp's protocol library");

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The library once more, as one object of this module: objects of the driver's
+ * own build cannot be shared with it.
+ */
+#include "../../kmod/proto/atomic.c"
+#include "../../kmod/proto/crc.c"
+#include "../../kmod/proto/ddp.c"
+#include "../../kmod/proto/ddp_build.c"
+#include "../../kmod/proto/fpdu.c"
+#include "../../kmod/proto/mpa_frame.c"
+#include "../../kmod/proto/mpa_terms.c"
+#include "../../kmod/proto/qpstate.c"
+#include "../../kmod/proto/term.c"
