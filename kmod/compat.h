@@ -45,7 +45,8 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 
 /* 7.0: a device may belong to a namespace from the start */
 #ifndef ib_alloc_device_with_net
-#define ib_alloc_device_with_net(drv_struct, member, net) ib_alloc_device(drv_struct, member)
+#define ib_alloc_device_with_net(drv_struct, member, net) \
+	((void)(net), ib_alloc_device(drv_struct, member))
 #endif
 
 /* 6.3: udev can be told to leave a name alone */

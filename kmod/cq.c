@@ -52,7 +52,8 @@ bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 	/* Pairs with the process's release when it has read slots; nonsense counts as full. */
 	used = cq->prod - smp_load_acquire(&ring->cons);
 	if (used > cq->entries || n > cq->entries - used) {
-		cq->dead = died = true;
+		cq->dead = true;
+		died = true;
 		goto out;
 	}
 

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/cpumask.h>
+#include <linux/etherdevice.h>
+#include <linux/if_arp.h>
+#include <linux/module.h>
+#include <linux/rtnetlink.h>
+#include <net/addrconf.h>
+#include <rdma/ib_addr.h>
+#include <rdma/iw_cm.h>
+#include <rdma/rdma_netlink.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "cm.h"
+#include "compat.h"
+#include "cq.h"
+#include "device.h"
+#include "mr.h"
+#include "netdev.h"
+#include "qp.h"
+#include "ring.h"
+
+/* Drivers in the kernel tree have theirs from this enumeration. */
+#define KIW_DRIVER_ID ((enum rdma_driver_id)KIWARP_DRIVER_ID)
+
+static int kiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+			    struct ib_udata *udata)
+{
+	if (udata && (udata->inlen || udata->outlen))
+		return -EINVAL;
+
+	memset(attr, 0, sizeof(*attr));
+	attr->sys_image_guid = ibdev->node_guid;
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	attr->max_mr_size = KIW_MAX_MR_SIZE;
+	attr->page_size_cap = PAGE_SIZE;
+	attr->max_qp = KIW_MAX_QP;
+	attr->max_qp_wr = KIW_MAX_QP_WR;
+	attr->max_send_sge = KIW_MAX_SGE;
+	attr->max_recv_sge = KIW_MAX_SGE;
+	/* A Read has one sink: the wire format names a single STag. */
+	attr->max_sge_rd = 1;
+	attr->max_cq = KIW_MAX_CQ;
+	attr->max_cqe = KIW_MAX_CQE;
+	attr->max_mr = KIW_MAX_MR;
+	attr->max_pd = KIW_MAX_PD;
+	attr->max_qp_rd_atom = KIW_MAX_RD_ATOM;
+	attr->max_qp_init_rd_atom = KIW_MAX_RD_ATOM;
+	attr->max_res_rd_atom = KIW_MAX_RD_ATOM * KIW_MAX_QP;
+	attr->atomic_cap = IB_ATOMIC_NONE;
+	attr->masked_atomic_cap = IB_ATOMIC_NONE;
+	return 0;
+}
+
+/* Lanes and rate that come closest to a speed in Mbit/s, not above it */
+static void speed_to_ib(u32 speed, struct ib_port_attr *attr)
+{
+	static const struct {
+		u32 speed;
+		u8 width;
+		u16 rate;
+	} table[] = {
+		{ 400000, IB_WIDTH_4X, IB_SPEED_NDR },
+		{ 200000, IB_WIDTH_4X, IB_SPEED_HDR },
+		{ 100000, IB_WIDTH_4X, IB_SPEED_EDR },
+		{ 50000, IB_WIDTH_2X, IB_SPEED_EDR },
+		{ 40000, IB_WIDTH_4X, IB_SPEED_FDR10 },
+		{ 25000, IB_WIDTH_1X, IB_SPEED_EDR },
+		{ 20000, IB_WIDTH_4X, IB_SPEED_DDR },
+		{ 10000, IB_WIDTH_1X, IB_SPEED_FDR10 },
+		{ 5000, IB_WIDTH_1X, IB_SPEED_DDR },
+		{ 0, IB_WIDTH_1X, IB_SPEED_SDR },
+	};
+	unsigned int i = 0;
+
+	while (speed < table[i].speed)
+		i++;
+	attr->active_width = table[i].width;
+	attr->active_speed = table[i].rate;
+}
+
+static int kiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
+{
+	struct kiw_device *dev = to_kiw_device(ibdev);
+	struct net_device *ndev;
+
+	attr->state = IB_PORT_DOWN;
+	attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
+	attr->max_mtu = IB_MTU_4096;
+	attr->active_mtu = IB_MTU_256;
+	attr->gid_tbl_len = 1;
+	attr->max_msg_sz = KIW_MAX_MSG;
+	attr->max_vl_num = 1;
+
+	ndev = kiw_netdev_get(dev);
+	if (ndev) {
+		attr->active_mtu = ib_mtu_int_to_enum(READ_ONCE(ndev->mtu));
+		if (netif_running(ndev) && netif_carrier_ok(ndev)) {
+			attr->state = IB_PORT_ACTIVE;
+			attr->phys_state = IB_PORT_PHYS_STATE_LINK_UP;
+		}
+		dev_put(ndev);
+	}
+	speed_to_ib(kiw_netdev_speed(dev), attr);
+	return 0;
+}
+
+static int kiw_get_port_immutable(struct ib_device *ibdev, u32 port,
+				  struct ib_port_immutable *immutable)
+{
+	immutable->gid_tbl_len = 1;
+	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP;
+	return 0;
+}
+
+/*
+ * The only GID is the interface's address, padded with zeros: rdma_cm looks for exactly this. It
+ * may not be zero, which would mean an empty slot.
+ */
+static void device_mac(struct kiw_device *dev, const struct net_device *ndev, u8 *mac)
+{
+	const u8 *from = dev->fallback_mac;
+
+	if (ndev && ndev->type == ARPHRD_ETHER && !is_zero_ether_addr(ndev->dev_addr))
+		from = ndev->dev_addr;
+	memcpy(mac, from, ETH_ALEN);
+}
+
+static int kiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib_gid *gid)
+{
+	struct kiw_device *dev = to_kiw_device(ibdev);
+	struct net_device *ndev = kiw_netdev_get(dev);
+
+	memset(gid, 0, sizeof(*gid));
+	if (!index)
+		device_mac(dev, ndev, gid->raw);
+	dev_put(ndev);
+	return 0;
+}
+
+static int kiw_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
+{
+	struct kiw_get_context_resp resp = {
+		.max_inline = KIW_MAX_INLINE,
+		.max_send_sge = KIW_MAX_SGE,
+		.max_recv_sge = KIW_MAX_SGE,
+	};
+
+	/* A process without our provider could do nothing here. */
+	if (udata->outlen < sizeof(resp))
+		return -EINVAL;
+	return ib_copy_to_udata(udata, &resp, sizeof(resp));
+}
+
+static void kiw_dealloc_ucontext(struct ib_ucontext *ibuctx)
+{
+}
+
+/*
+ * That it exists tells RDMA core that a device may go while processes have it open. Nothing needs
+ * to be done: the core destroys the objects, and mapped rings are plain memory.
+ */
+static void kiw_disassociate_ucontext(struct ib_ucontext *ibuctx)
+{
+}
+
+static int kiw_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	struct kiw_device *dev = to_kiw_device(ibpd->device);
+
+	return kiw_count_up(&dev->num_pd, KIW_MAX_PD) ? 0 : -ENOMEM;
+}
+
+static int kiw_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	atomic_dec(&to_kiw_device(ibpd->device)->num_pd);
+	return 0;
+}
+
+static int kiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+			 struct kiw_cq_attrs *attrs)
+{
+	return kiw_create_cq_common(ibcq, attr, kiw_cq_udata(attrs));
+}
+
+static struct ib_mr *kiw_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access,
+				     KIW_DMAH_PARAMETER struct ib_udata *udata)
+{
+	if (KIW_DMAH)
+		return ERR_PTR(-EOPNOTSUPP);
+	return kiw_reg_user_mr_common(pd, start, length, iova, access);
+}
+
+/*
+ * The verbs of consumers in the kernel, which can't be served yet: the following three, and what is
+ * created without a process. RDMA core offers a device that lacks one of these operations to nobody
+ * but processes, and rdma_cm is a kernel consumer to it; hence they are there and refuse.
+ */
+static struct ib_mr *kiw_get_dma_mr(struct ib_pd *pd, int access)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static int kiw_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
+{
+	return -EOPNOTSUPP;
+}
+
+static int kiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
+{
+	return -EOPNOTSUPP;
+}
+
+/*
+ * We are a client of our own devices for one reason: clients are told first that a device goes, the
+ * latest client before all others. Without this, rdma_cm would wait for every connection attempt to
+ * end by itself, and a peer that doesn't answer would delay `rdma link delete` by minutes.
+ */
+static int kiw_client_add(struct ib_device *ibdev)
+{
+	return ibdev->ops.driver_id == KIW_DRIVER_ID ? 0 : -EOPNOTSUPP;
+}
+
+static void kiw_client_remove(struct ib_device *ibdev, void *data)
+{
+	struct kiw_device *dev = to_kiw_device(ibdev);
+
+	spin_lock_bh(&dev->ep_lock);
+	dev->ep_closed = true;
+	spin_unlock_bh(&dev->ep_lock);
+	kiw_cm_abort_device(dev);
+}
+
+static struct ib_client kiw_client = {
+	.name = "kiwarp",
+	.add = kiw_client_add,
+	.remove = kiw_client_remove,
+};
+
+/*
+ * The last that RDMA core asks of a device, from ib_dealloc_device(). It is called once, however
+ * the device goes: by `rdma link delete`, by its interface or namespace, or with the module.
+ *
+ * Unreachable: no verb is called any more, and all objects of all processes are destroyed; the
+ * core's clients have left, rdma_cm among them with its ids, so no iw_cm call comes either. The
+ * objects' own destruction proves that nothing of theirs runs. What may be left are endpoints that
+ * a listener accepted in the meantime; after kiw_cm_abort_device() there are no new ones, and none
+ * has a socket.
+ *
+ * Released: waits until the last endpoint has dropped its count, for which it needs nobody's help.
+ * Then nothing points to the device but the list of netdev.c, which it leaves before the core frees
+ * it.
+ */
+static void kiw_dealloc_driver(struct ib_device *ibdev)
+{
+	struct kiw_device *dev = to_kiw_device(ibdev);
+
+	kiw_cm_abort_device(dev);
+	if (!refcount_dec_and_test(&dev->ep_count))
+		wait_for_completion(&dev->ep_none);
+
+	WARN_ON_ONCE(!xa_empty(&dev->qps));
+	WARN_ON_ONCE(!xa_empty(&dev->mrs));
+	xa_destroy(&dev->qps);
+	xa_destroy(&dev->mrs);
+	kiw_netdev_detach(dev);
+}
+
+static const struct ib_device_ops kiw_device_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = KIW_DRIVER_ID,
+	.uverbs_abi_ver = KIWARP_ABI_VERSION,
+
+	.query_device = kiw_query_device,
+	.query_port = kiw_query_port,
+	.get_port_immutable = kiw_get_port_immutable,
+	.query_gid = kiw_query_gid,
+	.alloc_hw_port_stats = kiw_alloc_hw_port_stats,
+	.get_hw_stats = kiw_get_hw_stats,
+	.dealloc_driver = kiw_dealloc_driver,
+
+	.alloc_ucontext = kiw_alloc_ucontext,
+	.dealloc_ucontext = kiw_dealloc_ucontext,
+	.disassociate_ucontext = kiw_disassociate_ucontext,
+	.mmap = kiw_mmap,
+	.mmap_free = kiw_mmap_free,
+
+	.alloc_pd = kiw_alloc_pd,
+	.dealloc_pd = kiw_dealloc_pd,
+	.create_cq = kiw_create_cq,
+	.destroy_cq = kiw_destroy_cq,
+	.poll_cq = kiw_poll_cq,
+	.req_notify_cq = kiw_req_notify_cq,
+	.get_dma_mr = kiw_get_dma_mr,
+	.reg_user_mr = kiw_reg_user_mr,
+	.dereg_mr = kiw_dereg_mr,
+
+	.create_qp = kiw_create_qp,
+	.modify_qp = kiw_modify_qp,
+	.query_qp = kiw_query_qp,
+	.destroy_qp = kiw_destroy_qp,
+	.post_send = kiw_post_send,
+	.post_recv = kiw_post_recv,
+
+	.iw_add_ref = kiw_qp_add_ref,
+	.iw_rem_ref = kiw_qp_rem_ref,
+	.iw_get_qp = kiw_get_qp,
+	.iw_connect = kiw_connect,
+	.iw_accept = kiw_accept,
+	.iw_reject = kiw_reject,
+	.iw_create_listen = kiw_create_listen,
+	.iw_destroy_listen = kiw_destroy_listen,
+
+	INIT_RDMA_OBJ_SIZE(ib_cq, kiw_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_pd, kiw_pd, ibpd),
+	INIT_RDMA_OBJ_SIZE(ib_qp, kiw_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, kiw_ucontext, ibuctx),
+};
+
+/* An unregistered device on @ndev; rtnl is held */
+static struct kiw_device *device_alloc(struct net_device *ndev)
+{
+	struct ib_device *ibdev;
+	struct kiw_device *dev;
+	u8 mac[ETH_ALEN];
+
+	dev = ib_alloc_device_with_net(kiw_device, ibdev, dev_net(ndev));
+	if (!dev)
+		return NULL;
+
+	INIT_LIST_HEAD(&dev->link);
+	xa_init_flags(&dev->qps, XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->mrs, XA_FLAGS_ACCOUNT);
+	spin_lock_init(&dev->ep_lock);
+	INIT_LIST_HEAD(&dev->eps);
+	refcount_set(&dev->ep_count, 1);
+	init_completion(&dev->ep_none);
+
+	eth_random_addr(dev->fallback_mac);
+	device_mac(dev, ndev, mac);
+
+	ibdev = &dev->ibdev;
+	ibdev->node_type = RDMA_NODE_RNIC;
+	ibdev->phys_port_cnt = 1;
+	ibdev->num_comp_vectors = num_online_cpus();
+	addrconf_addr_eui48((u8 *)&ibdev->node_guid, mac);
+	strscpy(ibdev->node_desc, "kiwarp", sizeof(ibdev->node_desc));
+	strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));
+	/* Ports are those of real TCP sockets, which nobody else can take. */
+	ibdev->iw_driver_flags = IW_F_NO_PORT_MAP;
+	/* The doorbells */
+	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) |
+				  BIT_ULL(IB_USER_VERBS_CMD_POST_RECV);
+	ib_set_device_ops(ibdev, &kiw_device_ops);
+	return dev;
+}
+
+static bool ndev_supported(const struct net_device *ndev)
+{
+	/* The last is what tunnels have that carry bare IP packets. */
+	return ndev->type == ARPHRD_ETHER || ndev->type == ARPHRD_LOOPBACK ||
+	       ndev->type == ARPHRD_NONE;
+}
+
+static int kiw_newlink(const char *name, struct net_device *ndev)
+{
+	struct kiw_device *dev;
+	int err;
+
+	if (!ndev_supported(ndev))
+		return -EOPNOTSUPP;
+
+	/* The interface can neither go nor move until the device can be found by it. */
+	rtnl_lock();
+	dev = device_alloc(ndev);
+	if (!dev) {
+		err = -ENOMEM;
+		goto err_unlock;
+	}
+	err = kiw_netdev_attach(dev, ndev);
+	if (err)
+		goto err_unlock;
+	err = ib_device_set_netdev(&dev->ibdev, ndev, 1);
+	if (err)
+		goto err_unlock;
+	rtnl_unlock();
+
+	ib_mark_name_assigned_by_user(&dev->ibdev);
+	/* Others may unregister it as soon as it is registered: a reference to look at it. */
+	get_device(&dev->ibdev.dev);
+	err = ib_register_device(&dev->ibdev, name, NULL);
+	if (err)
+		ib_dealloc_device(&dev->ibdev);
+	else
+		kiw_netdev_settle(dev);
+	put_device(&dev->ibdev.dev);
+	return err;
+
+err_unlock:
+	rtnl_unlock();
+	if (dev)
+		ib_dealloc_device(&dev->ibdev);
+	return err;
+}
+
+static struct rdma_link_ops kiw_link_ops = {
+	.type = "kiwarp",
+	.newlink = kiw_newlink,
+};
+
+int kiw_device_init(void)
+{
+	int err;
+
+	err = kiw_netdev_init();
+	if (err)
+		return err;
+	err = ib_register_client(&kiw_client);
+	if (err)
+		goto err_netdev;
+	rdma_link_register(&kiw_link_ops);
+	return 0;
+
+err_netdev:
+	kiw_netdev_exit();
+	return err;
+}
+
+/* Waits for calls of kiw_newlink() and kiw_dealloc_driver(), see main.c */
+void kiw_device_exit(void)
+{
+	rdma_link_unregister(&kiw_link_ops);
+	ib_unregister_driver(KIW_DRIVER_ID);
+	ib_unregister_client(&kiw_client);
+	kiw_netdev_exit();
+}
