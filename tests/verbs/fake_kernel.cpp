@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "fake_kernel.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "private_abi.hpp"
+
+FakeKernel *FakeKernel::instance;
+
+std::byte *FakeWorkRing::slot(std::uint32_t index) const
+{
+	return memory + KIW_RING_HEADER + std::size_t{index & (geometry.entries - 1)} * geometry.stride;
+}
+
+std::uint32_t FakeWorkRing::produced() const
+{
+	return std::atomic_ref(header().prod).load(std::memory_order_acquire);
+}
+
+void FakeWorkRing::set_flags(std::uint32_t flags)
+{
+	std::atomic_ref(header().flags).store(flags, std::memory_order_relaxed);
+	std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+const kiw_sge &FakeWorkRing::sge(std::uint32_t index, std::size_t header_octets, int number) const
+{
+	return reinterpret_cast<const kiw_sge *>(slot(index) + header_octets)[number];
+}
+
+bool FakeCompletionRing::has_room() const
+{
+	return prod - std::atomic_ref(header().cons).load(std::memory_order_acquire) < geometry.entries;
+}
+
+void FakeCompletionRing::add(const kiw_cqe &cqe)
+{
+	std::byte *slot = memory + KIW_RING_HEADER + std::size_t{prod & (geometry.entries - 1)} * geometry.stride;
+
+	std::memcpy(slot, &cqe, sizeof(cqe));
+	std::atomic_ref(header().prod).store(++prod, std::memory_order_release);
+	std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+std::uint32_t FakeCompletionRing::notify()
+{
+	std::atomic_ref arm(header().arm);
+
+	return arm.load(std::memory_order_relaxed) ? arm.exchange(KIW_ARM_NONE) : std::uint32_t{KIW_ARM_NONE};
+}
+
+FakeKernel::FakeKernel()
+{
+	context_.cmd_fd = memfd_create("fake uverbs", MFD_CLOEXEC);
+	pd_.context = &context_;
+	instance = this;
+}
+
+FakeKernel::~FakeKernel()
+{
+	for (const auto &[address, size] : mapped_)
+		munmap(address, size);
+	close(context_.cmd_fd);
+	instance = nullptr;
+}
+
+void FakeKernel::complete(const ibv_cq *ibv, const ibv_qp *ibv_qp, kiw_cqe cqe)
+{
+	cqe.cookie = qp(ibv_qp).cookie;
+	cqe.qp_num = ibv_qp->qp_num;
+	cq(ibv).add(cqe);
+}
+
+std::byte *FakeKernel::ring(kiw_ring_geometry &geometry, std::uint32_t entries, std::uint32_t stride)
+{
+	const std::uint64_t size = (KIW_RING_HEADER + std::uint64_t{entries} * stride + 4095) / 4096 * 4096;
+
+	geometry = {.mmap_offset = end_, .mmap_size = size, .entries = entries, .stride = stride};
+	end_ += size;
+	if (ftruncate(fd(), static_cast<off_t>(end_)))
+		std::abort();
+	void *memory =
+		mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd(), static_cast<off_t>(geometry.mmap_offset));
+	if (memory == MAP_FAILED)
+		std::abort();
+	mapped_.emplace_back(memory, size);
+	return static_cast<std::byte *>(memory);
+}
+
+namespace {
+
+/// A request or response is a core part, then ours.
+template <typename Own>
+Own &own_part(void *buffer, std::size_t size)
+{
+	return *reinterpret_cast<Own *>(static_cast<std::byte *>(buffer) + size - sizeof(Own));
+}
+
+} // namespace
+
+extern "C" {
+
+// The provider's write(2), by the linker's --wrap.
+ssize_t __real_write(int fd, const void *data, size_t size);
+ssize_t __wrap_write(int fd, const void *data, size_t size)
+{
+	FakeKernel *kernel = FakeKernel::instance;
+
+	if (!kernel || fd != kernel->fd())
+		return __real_write(fd, data, size);
+
+	struct {
+		std::uint32_t command;
+		std::uint16_t in_words;
+		std::uint16_t out_words;
+		std::uint64_t response;
+		std::uint32_t rest[4];
+	} raw;
+	if (size != sizeof(raw)) {
+		errno = EINVAL;
+		return -1;
+	}
+	std::memcpy(&raw, data, sizeof(raw));
+	const FakeDoorbell doorbell = {raw.command, raw.in_words, raw.out_words, raw.response, raw.rest[0], raw.rest[1],
+		raw.rest[2], raw.rest[3]};
+	kernel->doorbells++;
+	if (!kernel->on_doorbell) {
+		kernel->last_doorbell = doorbell;
+		return static_cast<ssize_t>(size);
+	}
+	if (const int error = kernel->on_doorbell(doorbell)) {
+		errno = error;
+		return -1;
+	}
+	return static_cast<ssize_t>(size);
+}
+
+int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ibv_cq *cq, void *, std::size_t,
+	void *response, std::size_t response_size)
+{
+	FakeKernel &kernel = *FakeKernel::instance;
+	auto &own = own_part<kiw_create_cq_resp>(response, response_size);
+	FakeCompletionRing ring{};
+
+	if (kernel.refuse_create)
+		return kernel.refuse_create;
+	ring.memory = kernel.ring(ring.geometry, std::bit_ceil(static_cast<std::uint32_t>(cqe)), sizeof(kiw_cqe));
+	cq->context = context;
+	cq->handle = kernel.new_handle();
+	cq->cqe = static_cast<int>(ring.geometry.entries);
+	kernel.cqs[cq->handle] = ring;
+	kiw_ring_geometry told = ring.geometry;
+	if (kernel.distort)
+		kernel.distort(told);
+	own = {told.mmap_offset, told.mmap_size, told.entries, told.stride};
+	return 0;
+}
+
+int ibv_cmd_destroy_cq(ibv_cq *cq)
+{
+	FakeKernel &kernel = *FakeKernel::instance;
+
+	if (!kernel.refuse_destroy)
+		kernel.cqs.erase(cq->handle);
+	return kernel.refuse_destroy;
+}
+
+int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *request, std::size_t request_size,
+	void *response, std::size_t response_size)
+{
+	FakeKernel &kernel = *FakeKernel::instance;
+	auto &own = own_part<kiw_create_qp_resp>(response, response_size);
+	ibv_qp_cap &cap = attr->cap;
+	FakeQp fake{};
+
+	if (kernel.refuse_create)
+		return kernel.refuse_create;
+	fake.cookie = own_part<kiw_create_qp_req>(request, request_size).cookie;
+	const std::uint32_t send_payload =
+		std::max(cap.max_inline_data, cap.max_send_sge * static_cast<std::uint32_t>(sizeof(kiw_sge)));
+	const std::uint32_t send_stride = (static_cast<std::uint32_t>(sizeof(kiw_wqe)) + send_payload + 63) / 64 * 64;
+	const std::uint32_t recv_stride =
+		(static_cast<std::uint32_t>(sizeof(kiw_rqe) + cap.max_recv_sge * sizeof(kiw_sge)) + 31) / 32 * 32;
+	if (cap.max_send_wr)
+		fake.sq.memory = kernel.ring(fake.sq.geometry, std::bit_ceil(cap.max_send_wr), send_stride);
+	if (cap.max_recv_wr)
+		fake.rq.memory = kernel.ring(fake.rq.geometry, std::bit_ceil(cap.max_recv_wr), recv_stride);
+	qp->context = pd->context;
+	qp->pd = pd;
+	qp->send_cq = attr->send_cq;
+	qp->recv_cq = attr->recv_cq;
+	qp->handle = kernel.new_handle();
+	qp->qp_num = qp->handle * 7;
+	kernel.qps[qp->handle] = fake;
+	own = {fake.sq.geometry, fake.rq.geometry};
+	if (kernel.distort) {
+		kernel.distort(own.sq);
+		kernel.distort(own.rq);
+	}
+	return 0;
+}
+
+int ibv_cmd_destroy_qp(ibv_qp *qp)
+{
+	FakeKernel &kernel = *FakeKernel::instance;
+
+	if (!kernel.refuse_destroy)
+		kernel.qps.erase(qp->handle);
+	return kernel.refuse_destroy;
+}
+
+int ibv_cmd_modify_qp(ibv_qp *, ibv_qp_attr *, int, void *, std::size_t)
+{
+	return FakeKernel::instance->refuse_modify;
+}
+
+int ibv_cmd_query_qp(ibv_qp *, ibv_qp_attr *, int, ibv_qp_init_attr *, void *, std::size_t)
+{
+	return 0;
+}
+
+} // extern "C"

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Stands in for the kernel module and for libibverbs' command functions, so that the provider's rings
+// can be tested without a device, from both sides.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <infiniband/verbs.h>
+#include <map>
+#include <vector>
+
+#include "kiwarp-abi.h"
+
+/// The kernel's side of a send or receive ring.
+struct FakeWorkRing {
+	kiw_ring_geometry geometry;
+	std::byte *memory;
+	std::uint32_t next = 0;
+
+	kiw_wq_ring &header() const { return *reinterpret_cast<kiw_wq_ring *>(memory); }
+	std::byte *slot(std::uint32_t index) const;
+	std::uint32_t produced() const;
+	void set_flags(std::uint32_t flags);
+
+	template <typename Entry>
+	const Entry &entry(std::uint32_t index) const
+	{
+		return *reinterpret_cast<const Entry *>(slot(index));
+	}
+	const kiw_sge &sge(std::uint32_t index, std::size_t header_octets, int number) const;
+};
+
+/// The kernel's side of a completion ring.
+struct FakeCompletionRing {
+	kiw_ring_geometry geometry;
+	std::byte *memory;
+	std::uint32_t prod = 0;
+
+	kiw_cq_ring &header() const { return *reinterpret_cast<kiw_cq_ring *>(memory); }
+	bool has_room() const;
+	void add(const kiw_cqe &cqe);
+	/// Returns the request that it answered, KIW_ARM_NONE if there was none.
+	std::uint32_t notify();
+};
+
+struct FakeQp {
+	FakeWorkRing sq;
+	FakeWorkRing rq;
+	std::uint64_t cookie;
+};
+
+struct FakeDoorbell {
+	std::uint32_t command;
+	std::uint32_t in_words;
+	std::uint32_t out_words;
+	std::uint64_t response;
+	std::uint32_t qp_handle;
+	std::uint32_t wr_count;
+	std::uint32_t sge_count;
+	std::uint32_t wqe_size;
+};
+
+class FakeKernel {
+public:
+	FakeKernel();
+	~FakeKernel();
+	FakeKernel(const FakeKernel &) = delete;
+	FakeKernel &operator=(const FakeKernel &) = delete;
+
+	ibv_context *context() { return &context_; }
+	ibv_pd *pd() { return &pd_; }
+	FakeQp &qp(const ibv_qp *qp) { return qps.at(qp->handle); }
+	FakeCompletionRing &cq(const ibv_cq *cq) { return cqs.at(cq->handle); }
+
+	/// Adds a completion of a QP's request.
+	void complete(const ibv_cq *cq, const ibv_qp *qp, kiw_cqe cqe);
+
+	/// What a doorbell answers: 0 or an errno value. Without one they are only counted.
+	std::function<int(const FakeDoorbell &)> on_doorbell;
+	std::atomic<int> doorbells = 0;
+	FakeDoorbell last_doorbell{};
+
+	/// Lets a test falsify what create_cq and create_qp answer.
+	std::function<void(kiw_ring_geometry &)> distort;
+	int refuse_create = 0;
+	int refuse_destroy = 0;
+	int refuse_modify = 0;
+
+	std::map<std::uint32_t, FakeCompletionRing> cqs;
+	std::map<std::uint32_t, FakeQp> qps;
+
+	static FakeKernel *instance;
+
+	// For the fake command functions.
+	std::byte *ring(kiw_ring_geometry &geometry, std::uint32_t entries, std::uint32_t stride);
+	std::uint32_t new_handle() { return ++last_handle_; }
+	int fd() const { return context_.cmd_fd; }
+
+private:
+	ibv_context context_{};
+	ibv_pd pd_{};
+	std::uint64_t end_ = 0;
+	std::uint32_t last_handle_ = 100;
+	std::vector<std::pair<void *, std::size_t>> mapped_;
+};

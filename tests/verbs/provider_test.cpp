@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// The provider's rings, queues and doorbells against a fake kernel. Runs anywhere.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <rdma/ib_user_verbs.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "cq.hpp"
+#include "fake_kernel.hpp"
+#include "qp.hpp"
+
+namespace {
+
+class Provider : public testing::Test {
+protected:
+	static constexpr std::uint32_t depth = 8;
+
+	Provider()
+	{
+		cq = kiw::create_cq(kernel.context(), 64, nullptr, 0);
+		qp = new_qp();
+	}
+
+	~Provider() override
+	{
+		kernel.refuse_destroy = 0;
+		if (qp)
+			kiw::destroy_qp(qp);
+		kiw::destroy_cq(cq);
+	}
+
+	ibv_qp *new_qp(ibv_cq *recv_cq = nullptr, int signal_all = 0)
+	{
+		ibv_qp_init_attr attr{};
+		attr.send_cq = cq;
+		attr.recv_cq = recv_cq ? recv_cq : cq;
+		attr.cap = {depth, depth, 4, 3, 100};
+		attr.sq_sig_all = signal_all;
+		attr.qp_type = IBV_QPT_RC;
+		return kiw::create_qp(kernel.pd(), &attr);
+	}
+
+	static ibv_send_wr send_wr(std::uint64_t id = 0, unsigned int flags = IBV_SEND_SIGNALED)
+	{
+		ibv_send_wr wr{};
+		wr.wr_id = id;
+		wr.opcode = IBV_WR_SEND;
+		wr.send_flags = flags;
+		return wr;
+	}
+
+	int post(ibv_send_wr wr)
+	{
+		ibv_send_wr *bad = nullptr;
+		const int error = kiw::post_send(qp, &wr, &bad);
+
+		EXPECT_EQ(bad, error ? &wr : nullptr);
+		return error;
+	}
+
+	int post_receive(std::uint64_t id, int sges = 0)
+	{
+		std::array<ibv_sge, 8> list{};
+		ibv_recv_wr wr{};
+		wr.wr_id = id;
+		wr.sg_list = list.data();
+		wr.num_sge = sges;
+		ibv_recv_wr *bad = nullptr;
+		const int error = kiw::post_recv(qp, &wr, &bad);
+
+		EXPECT_EQ(bad, error ? &wr : nullptr);
+		return error;
+	}
+
+	kiw_cqe send_cqe(std::uint32_t wq_index, std::uint64_t id = 0) const
+	{
+		kiw_cqe cqe{};
+		cqe.wr_id = id;
+		cqe.wq_index = wq_index;
+		return cqe;
+	}
+
+	int poll(ibv_wc *wc, int max = 1) { return kiw::poll_cq(cq, max, wc); }
+	FakeWorkRing &sq() { return kernel.qp(qp).sq; }
+	FakeWorkRing &rq() { return kernel.qp(qp).rq; }
+
+	FakeKernel kernel;
+	ibv_cq *cq;
+	ibv_qp *qp;
+};
+
+TEST_F(Provider, DoorbellIsAnEmptyPostSend)
+{
+	EXPECT_EQ(post(send_wr()), 0);
+	EXPECT_EQ(kernel.doorbells, 1);
+	const FakeDoorbell &bell = kernel.last_doorbell;
+	EXPECT_EQ(bell.command, IB_USER_VERBS_CMD_POST_SEND);
+	EXPECT_EQ(bell.in_words * 4, 32);
+	EXPECT_EQ(bell.out_words * 4, sizeof(ib_uverbs_post_send_resp));
+	EXPECT_NE(bell.response, 0);
+	EXPECT_EQ(bell.qp_handle, qp->handle);
+	EXPECT_EQ(bell.wr_count, 0);
+	EXPECT_EQ(bell.sge_count, 0);
+	EXPECT_EQ(bell.wqe_size, sizeof(ib_uverbs_send_wr));
+}
+
+TEST_F(Provider, SendWithGatherListReachesTheRing)
+{
+	std::array<ibv_sge, 3> list{{{0x1000, 10, 1}, {0x2000, 20, 2}, {0x3000, 0, 3}}};
+	ibv_send_wr wr = send_wr(77, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE);
+	wr.sg_list = list.data();
+	wr.num_sge = 3;
+	ASSERT_EQ(post(wr), 0);
+	ASSERT_EQ(sq().produced(), 1);
+	const auto &wqe = sq().entry<kiw_wqe>(0);
+	EXPECT_EQ(wqe.opcode, KIW_WR_SEND);
+	EXPECT_EQ(wqe.flags, KIW_WQE_SIGNALED | KIW_WQE_SOLICITED | KIW_WQE_FENCE);
+	EXPECT_EQ(wqe.num_sge, 3);
+	EXPECT_EQ(wqe.inline_len, 0);
+	EXPECT_EQ(wqe.wr_id, 77);
+	for (int i = 0; i < 3; i++) {
+		const kiw_sge &sge = sq().sge(0, sizeof(kiw_wqe), i);
+		EXPECT_EQ(sge.addr, list.at(i).addr);
+		EXPECT_EQ(sge.length, list.at(i).length);
+		EXPECT_EQ(sge.lkey, list.at(i).lkey);
+	}
+}
+
+TEST_F(Provider, WriteAndReadCarryTheRemoteAddress)
+{
+	for (const auto &[opcode, code] :
+		{std::pair(IBV_WR_RDMA_WRITE, KIW_WR_WRITE), {IBV_WR_RDMA_READ, KIW_WR_READ}}) {
+		ibv_send_wr wr = send_wr(1, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
+		wr.opcode = opcode;
+		wr.wr.rdma.remote_addr = 0x123456789abc;
+		wr.wr.rdma.rkey = 0x55667788;
+		const std::uint32_t index = sq().produced();
+		ASSERT_EQ(post(wr), 0);
+		const auto &wqe = sq().entry<kiw_wqe>(index);
+		EXPECT_EQ(wqe.opcode, code);
+		EXPECT_EQ(wqe.flags, KIW_WQE_SIGNALED);
+		EXPECT_EQ(wqe.remote_addr, 0x123456789abc);
+		EXPECT_EQ(wqe.rkey, 0x55667788);
+	}
+}
+
+TEST_F(Provider, SendWithInvalidateCarriesItsStag)
+{
+	ibv_send_wr wr = send_wr();
+	wr.opcode = IBV_WR_SEND_WITH_INV;
+	wr.invalidate_rkey = 0xabcdef01;
+	wr.wr.rdma.rkey = 1;
+	ASSERT_EQ(post(wr), 0);
+	EXPECT_EQ(sq().entry<kiw_wqe>(0).opcode, KIW_WR_SEND_INV);
+	EXPECT_EQ(sq().entry<kiw_wqe>(0).rkey, 0xabcdef01);
+}
+
+TEST_F(Provider, InlineDataIsGatheredIntoTheSlot)
+{
+	std::array<char, 100> text{};
+	std::generate(text.begin(), text.end(), [c = 'A']() mutable { return c++; });
+	std::array<ibv_sge, 4> list{{{reinterpret_cast<std::uintptr_t>(&text[0]), 30, 0}, {0, 0, 0},
+		{reinterpret_cast<std::uintptr_t>(&text[30]), 1, 0},
+		{reinterpret_cast<std::uintptr_t>(&text[31]), 69, 0}}};
+	ibv_send_wr wr = send_wr(0, IBV_SEND_INLINE);
+	wr.sg_list = list.data();
+	wr.num_sge = 4;
+	ASSERT_EQ(post(wr), 0);
+	const auto &wqe = sq().entry<kiw_wqe>(0);
+	EXPECT_EQ(wqe.flags, KIW_WQE_INLINE);
+	EXPECT_EQ(wqe.num_sge, 0);
+	EXPECT_EQ(wqe.inline_len, 100);
+	EXPECT_EQ(std::memcmp(sq().slot(0) + sizeof(kiw_wqe), text.data(), 100), 0);
+
+	list[3].length++;
+	EXPECT_EQ(post(wr), EINVAL);
+	list[3].length--;
+	wr.opcode = IBV_WR_RDMA_READ;
+	EXPECT_EQ(post(wr), EINVAL);
+}
+
+TEST_F(Provider, OpcodesOutsideTheFourAreRefused)
+{
+	for (int opcode = 0; opcode < 40; opcode++) {
+		const bool known = opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_INV ||
+				   opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_READ;
+		ibv_send_wr wr = send_wr();
+		wr.opcode = static_cast<ibv_wr_opcode>(opcode);
+		EXPECT_EQ(post(wr), known ? 0 : EINVAL) << opcode;
+	}
+	EXPECT_EQ(sq().produced(), 4);
+}
+
+TEST_F(Provider, FlagsOutsideTheFourAreRefused)
+{
+	for (int bit = 4; bit < 32; bit++)
+		EXPECT_EQ(post(send_wr(0, 1U << bit)), EINVAL) << bit;
+	EXPECT_EQ(sq().produced(), 0);
+	EXPECT_EQ(kernel.doorbells, 0);
+}
+
+TEST_F(Provider, SgeCountsOutsideTheGrantAreRefused)
+{
+	std::array<ibv_sge, 5> list{};
+	ibv_send_wr wr = send_wr();
+	wr.sg_list = list.data();
+	for (int count : {-1, 5, INT32_MAX, INT32_MIN}) {
+		wr.num_sge = count;
+		EXPECT_EQ(post(wr), EINVAL) << count;
+		EXPECT_EQ(post_receive(0, count), EINVAL) << count;
+	}
+	wr.num_sge = 4;
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_EQ(post_receive(0, 4), EINVAL);
+	EXPECT_EQ(post_receive(0, 3), 0);
+}
+
+TEST_F(Provider, MessagesAboveTwoGigabytesAreRefused)
+{
+	std::array<ibv_sge, 2> list{{{0, 1U << 31, 0}, {0, 0, 0}}};
+	ibv_send_wr wr = send_wr();
+	wr.sg_list = list.data();
+	wr.num_sge = 2;
+	EXPECT_EQ(post(wr), 0);
+	list[1].length = 1;
+	EXPECT_EQ(post(wr), EINVAL);
+	list[1].length = 1U << 31; // the 32-bit sum would be 0
+	EXPECT_EQ(post(wr), EINVAL);
+}
+
+TEST_F(Provider, OneDoorbellForAList)
+{
+	std::array<ibv_send_wr, 5> list;
+	for (std::size_t i = 0; i < list.size(); i++) {
+		list.at(i) = send_wr(i);
+		list.at(i).next = i + 1 < list.size() ? &list.at(i + 1) : nullptr;
+	}
+	ibv_send_wr *bad = nullptr;
+	EXPECT_EQ(kiw::post_send(qp, list.data(), &bad), 0);
+	EXPECT_EQ(sq().produced(), 5);
+	EXPECT_EQ(kernel.doorbells, 1);
+}
+
+TEST_F(Provider, BadThirdOfAListLeavesTheFirstTwoPosted)
+{
+	std::array<ibv_send_wr, 4> list;
+	for (std::size_t i = 0; i < list.size(); i++) {
+		list.at(i) = send_wr(i);
+		list.at(i).next = i + 1 < list.size() ? &list.at(i + 1) : nullptr;
+	}
+	list[2].num_sge = 9;
+	ibv_send_wr *bad = nullptr;
+	EXPECT_EQ(kiw::post_send(qp, list.data(), &bad), EINVAL);
+	EXPECT_EQ(bad, &list[2]);
+	EXPECT_EQ(sq().produced(), 2);
+	EXPECT_EQ(kernel.doorbells, 1);
+}
+
+TEST_F(Provider, NoDoorbellWhileTheKernelDrains)
+{
+	sq().set_flags(KIW_RING_DRAINING);
+	EXPECT_EQ(post(send_wr()), 0);
+	EXPECT_EQ(kernel.doorbells, 0);
+	EXPECT_EQ(sq().produced(), 1);
+	sq().set_flags(KIW_RING_DRAINING | KIW_RING_FLUSH);
+	EXPECT_EQ(post(send_wr()), 0);
+	EXPECT_EQ(kernel.doorbells, 1);
+	sq().set_flags(KIW_RING_FLUSH);
+	EXPECT_EQ(post(send_wr()), 0);
+	EXPECT_EQ(kernel.doorbells, 2);
+}
+
+TEST_F(Provider, ReceivesRingOnlyWhileFlushing)
+{
+	EXPECT_EQ(post_receive(5, 2), 0);
+	EXPECT_EQ(kernel.doorbells, 0);
+	EXPECT_EQ(rq().entry<kiw_rqe>(0).wr_id, 5);
+	EXPECT_EQ(rq().entry<kiw_rqe>(0).num_sge, 2);
+	rq().set_flags(KIW_RING_FLUSH);
+	EXPECT_EQ(post_receive(6), 0);
+	EXPECT_EQ(kernel.doorbells, 1);
+	EXPECT_EQ(kernel.last_doorbell.command, IB_USER_VERBS_CMD_POST_RECV);
+	EXPECT_EQ(kernel.last_doorbell.wqe_size, sizeof(ib_uverbs_recv_wr));
+	EXPECT_EQ(rq().produced(), 2);
+}
+
+TEST_F(Provider, WithoutAConnectionNothingStaysPosted)
+{
+	int answer = EINVAL;
+	kernel.on_doorbell = [&](const FakeDoorbell &) {
+		return answer;
+	};
+	EXPECT_EQ(post(send_wr(1)), EINVAL);
+	EXPECT_EQ(sq().produced(), 0);
+	answer = ENOTCONN;
+	EXPECT_EQ(post(send_wr(2)), ENOTCONN);
+	EXPECT_EQ(sq().produced(), 0);
+	answer = 0;
+	EXPECT_EQ(post(send_wr(3)), 0);
+	EXPECT_EQ(sq().produced(), 1);
+	EXPECT_EQ(sq().entry<kiw_wqe>(0).wr_id, 3);
+	answer = EINVAL; // idle again, after an orderly close
+	EXPECT_EQ(post(send_wr(4)), EINVAL);
+	EXPECT_EQ(sq().produced(), 1);
+}
+
+TEST_F(Provider, DeviceRemovalIsReported)
+{
+	kernel.on_doorbell = [](const FakeDoorbell &) {
+		return EIO;
+	};
+	EXPECT_EQ(post(send_wr()), EIO);
+	EXPECT_EQ(kernel.doorbells, 1);
+	rq().set_flags(KIW_RING_FLUSH);
+	EXPECT_EQ(post_receive(0), EIO);
+}
+
+TEST_F(Provider, TransientErrorsOfTheDoorbellAreTriedAgain)
+{
+	int left = 3;
+	kernel.on_doorbell = [&](const FakeDoorbell &) {
+		return left-- > 0 ? ENOMEM : 0;
+	};
+	EXPECT_EQ(post(send_wr()), 0);
+	EXPECT_EQ(kernel.doorbells, 4);
+}
+
+TEST_F(Provider, FullRingSaysEnomemUntilACompletionIsPolled)
+{
+	ibv_wc wc;
+	for (std::uint32_t i = 0; i < depth; i++)
+		ASSERT_EQ(post(send_wr(i, 0)), 0);
+	EXPECT_EQ(post(send_wr()), ENOMEM);
+	kernel.complete(cq, qp, send_cqe(4)); // the fifth was signalled: five are over
+	EXPECT_EQ(post(send_wr()), ENOMEM);
+	ASSERT_EQ(poll(&wc), 1);
+	for (int i = 0; i < 5; i++)
+		EXPECT_EQ(post(send_wr()), 0);
+	EXPECT_EQ(post(send_wr()), ENOMEM);
+	for (std::uint32_t i = 0; i < depth; i++)
+		ASSERT_EQ(post_receive(i), 0);
+	EXPECT_EQ(post_receive(0), ENOMEM);
+}
+
+TEST_F(Provider, SignalAllSignalsEverything)
+{
+	kiw::destroy_qp(qp);
+	qp = new_qp(nullptr, 1);
+	ASSERT_EQ(post(send_wr(0, 0)), 0);
+	EXPECT_EQ(sq().entry<kiw_wqe>(0).flags, KIW_WQE_SIGNALED);
+}
+
+TEST_F(Provider, CompletionsAreTranslated)
+{
+	std::array<ibv_wc, 8> wc{};
+	const std::array<std::pair<int, ibv_wc_opcode>, 5> opcodes{
+		{{KIW_WR_SEND, IBV_WC_SEND}, {KIW_WR_SEND_INV, IBV_WC_SEND}, {KIW_WR_WRITE, IBV_WC_RDMA_WRITE},
+			{KIW_WR_READ, IBV_WC_RDMA_READ}, {KIW_WR_RECV, IBV_WC_RECV}}};
+	for (const auto &[opcode, unused] : opcodes) {
+		kiw_cqe cqe = send_cqe(0, 1000 + static_cast<std::uint64_t>(opcode));
+		cqe.opcode = static_cast<std::uint8_t>(opcode);
+		cqe.status = static_cast<std::uint8_t>(IBV_WC_WR_FLUSH_ERR);
+		cqe.byte_len = 123;
+		kernel.complete(cq, qp, cqe);
+	}
+	kiw_cqe invalidated = send_cqe(0);
+	invalidated.opcode = KIW_WR_RECV;
+	invalidated.flags = KIW_CQE_WITH_INV | KIW_CQE_SOLICITED;
+	invalidated.inv_stag = 0x1234;
+	kernel.complete(cq, qp, invalidated);
+
+	ASSERT_EQ(poll(wc.data(), 3), 3);
+	ASSERT_EQ(poll(wc.data() + 3, 5), 3);
+	EXPECT_EQ(poll(wc.data(), 0), 0);
+	for (std::size_t i = 0; i < opcodes.size(); i++) {
+		EXPECT_EQ(wc.at(i).opcode, opcodes.at(i).second);
+		EXPECT_EQ(wc.at(i).wr_id, 1000 + i);
+		EXPECT_EQ(wc.at(i).status, IBV_WC_WR_FLUSH_ERR);
+		EXPECT_EQ(wc.at(i).byte_len, 123);
+		EXPECT_EQ(wc.at(i).qp_num, qp->qp_num);
+		EXPECT_EQ(wc.at(i).wc_flags, 0);
+		EXPECT_EQ(wc.at(i).vendor_err, 0);
+	}
+	EXPECT_EQ(wc[5].wc_flags, IBV_WC_WITH_INV);
+	EXPECT_EQ(wc[5].invalidated_rkey, 0x1234);
+	EXPECT_EQ(kernel.cq(cq).header().cons, 6);
+}
+
+TEST_F(Provider, ImpossibleProducerIndexIsAnError)
+{
+	ibv_wc wc;
+	kernel.cq(cq).header().prod = 65;
+	EXPECT_LT(poll(&wc), 0);
+	kernel.cq(cq).header().prod = 0xffffffff;
+	EXPECT_LT(poll(&wc), 0);
+}
+
+TEST_F(Provider, DestroyedQpLeavesNothingBehindInItsCqs)
+{
+	ibv_cq *other_cq = kiw::create_cq(kernel.context(), 8, nullptr, 0);
+	ibv_qp *other = new_qp(other_cq);
+	std::array<ibv_wc, 8> wc{};
+	kernel.complete(cq, qp, send_cqe(0, 1));
+	kernel.complete(cq, other, send_cqe(0, 2));
+	kernel.complete(cq, qp, send_cqe(1, 3));
+	kiw_cqe received = send_cqe(0, 4);
+	received.opcode = KIW_WR_RECV;
+	kernel.complete(other_cq, other, received);
+
+	kernel.refuse_destroy = EBUSY;
+	EXPECT_EQ(kiw::destroy_qp(other), EBUSY);
+	kernel.refuse_destroy = 0;
+	EXPECT_EQ(kiw::destroy_qp(other), 0);
+	EXPECT_EQ(kiw::poll_cq(other_cq, 8, wc.data()), 0);
+	EXPECT_EQ(kiw::destroy_cq(other_cq), 0);
+	ASSERT_EQ(poll(wc.data(), 8), 2);
+	EXPECT_EQ(wc[0].wr_id, 1);
+	EXPECT_EQ(wc[1].wr_id, 3);
+	EXPECT_EQ(kernel.cq(cq).header().cons, 3);
+}
+
+TEST_F(Provider, ResetTakesCompletionsAwayAndFreesTheRings)
+{
+	std::array<ibv_wc, 8> wc{};
+	for (std::uint32_t i = 0; i < depth; i++)
+		ASSERT_EQ(post(send_wr()), 0);
+	kernel.complete(cq, qp, send_cqe(depth - 1));
+	sq().header().cons = depth;
+	ibv_qp_attr attr{};
+	attr.qp_state = IBV_QPS_RESET;
+	kernel.refuse_modify = EINVAL;
+	EXPECT_EQ(kiw::modify_qp(qp, &attr, IBV_QP_STATE), EINVAL);
+	EXPECT_EQ(post(send_wr()), ENOMEM);
+	kernel.refuse_modify = 0;
+	EXPECT_EQ(kiw::modify_qp(qp, &attr, IBV_QP_STATE), 0);
+	EXPECT_EQ(poll(wc.data(), 8), 0);
+	for (std::uint32_t i = 0; i < depth; i++)
+		EXPECT_EQ(post(send_wr()), 0);
+	EXPECT_EQ(post(send_wr()), ENOMEM);
+}
+
+TEST_F(Provider, ArmingForTheNextIsNotWeakened)
+{
+	FakeCompletionRing &ring = kernel.cq(cq);
+	EXPECT_EQ(ring.notify(), KIW_ARM_NONE);
+	EXPECT_EQ(kiw::req_notify_cq(cq, 1), 0);
+	EXPECT_EQ(ring.header().arm, KIW_ARM_SOLICITED);
+	EXPECT_EQ(kiw::req_notify_cq(cq, 0), 0);
+	EXPECT_EQ(ring.header().arm, KIW_ARM_NEXT);
+	EXPECT_EQ(kiw::req_notify_cq(cq, 1), 0);
+	EXPECT_EQ(ring.notify(), KIW_ARM_NEXT);
+	EXPECT_EQ(ring.notify(), KIW_ARM_NONE);
+}
+
+TEST_F(Provider, ImpossibleGeometryIsRefusedAndUndone)
+{
+	const std::array<std::function<void(kiw_ring_geometry &)>, 7> distortions{
+		[](kiw_ring_geometry &g) { g.entries = 0; },
+		[](kiw_ring_geometry &g) { g.entries += 1; },
+		[](kiw_ring_geometry &g) { g.entries /= 2; },
+		[](kiw_ring_geometry &g) { g.stride -= 8; },
+		[](kiw_ring_geometry &g) { g.stride += 1; },
+		[](kiw_ring_geometry &g) { g.mmap_size = std::uint64_t{g.entries} * g.stride; },
+		[](kiw_ring_geometry &g) { g.mmap_offset += 1; },
+	};
+	ibv_qp_init_attr attr{};
+	attr.send_cq = attr.recv_cq = cq;
+	attr.cap = {depth, depth, 6, 3, 64}; // no slack in the strides
+	for (const auto &distortion : distortions) {
+		kernel.distort = distortion;
+		errno = 0;
+		EXPECT_EQ(kiw::create_cq(kernel.context(), 16, nullptr, 0), nullptr);
+		EXPECT_NE(errno, 0);
+		errno = 0;
+		EXPECT_EQ(kiw::create_qp(kernel.pd(), &attr), nullptr);
+		EXPECT_NE(errno, 0);
+	}
+	EXPECT_EQ(kernel.cqs.size(), 1);
+	EXPECT_EQ(kernel.qps.size(), 1);
+}
+
+TEST_F(Provider, ErrnoOfTheKernelComesThrough)
+{
+	kernel.refuse_create = EMFILE;
+	EXPECT_EQ(kiw::create_cq(kernel.context(), 16, nullptr, 0), nullptr);
+	EXPECT_EQ(errno, EMFILE);
+	EXPECT_EQ(new_qp(), nullptr);
+	EXPECT_EQ(errno, EMFILE);
+	kernel.refuse_destroy = EBUSY;
+	EXPECT_EQ(kiw::destroy_cq(cq), EBUSY);
+}
+
+TEST_F(Provider, ChildrenDoNotGetTheRings)
+{
+	void *ring = kiw::Qp::from(qp).sq.ring.slot(0) - KIW_RING_HEADER;
+	const pid_t child = fork();
+	if (child == 0)
+		_exit(msync(ring, 4096, MS_ASYNC) && errno == ENOMEM ? 0 : 1);
+	int status = -1;
+	waitpid(child, &status, 0);
+	EXPECT_EQ(status, 0);
+	EXPECT_EQ(msync(ring, 4096, MS_ASYNC), 0);
+}
+
+// The kernel's half of the handshake in kiwarp-abi.h, with several threads posting, one polling, and
+// doorbells that run in the posters' threads.
+TEST_F(Provider, NoRequestIsLostBetweenPostersAndADrainingKernel)
+{
+	constexpr int threads = 3, each = 20000;
+	std::mutex drainer;
+	std::uint64_t taken = 0;
+	std::array<std::uint64_t, threads> expected{};
+	bool in_order = true;
+
+	kernel.on_doorbell = [&](const FakeDoorbell &) {
+		const std::lock_guard lock(drainer);
+		FakeWorkRing &ring = sq();
+		for (;;) {
+			ring.set_flags(KIW_RING_DRAINING);
+			while (ring.next != ring.produced()) {
+				const kiw_wqe wqe = ring.entry<kiw_wqe>(ring.next);
+				in_order = in_order && expected.at(wqe.wr_id >> 32)++ == (wqe.wr_id & 0xffffffff);
+				while (!kernel.cq(cq).has_room())
+					std::this_thread::yield();
+				if (ring.next % 4 == 3)
+					kernel.complete(cq, qp, send_cqe(ring.next));
+				ring.next++;
+				taken++;
+			}
+			ring.set_flags(0);
+			if (ring.next == ring.produced())
+				return 0;
+		}
+	};
+
+	std::atomic<bool> done = false;
+	std::thread poller([&] {
+		std::array<ibv_wc, 16> wc;
+		while (!done || poll(wc.data(), 16) > 0)
+			if (poll(wc.data(), 16) == 0)
+				std::this_thread::yield();
+	});
+	std::vector<std::thread> posters;
+	for (std::uint64_t t = 0; t < threads; t++)
+		posters.emplace_back([&, t] {
+			for (std::uint64_t i = 0; i < each; i++)
+				while (post(send_wr(t << 32 | i)) == ENOMEM)
+					std::this_thread::yield();
+		});
+	for (auto &poster : posters)
+		poster.join();
+	done = true;
+	poller.join();
+	EXPECT_EQ(taken, std::uint64_t{threads} * each);
+	EXPECT_TRUE(in_order);
+	EXPECT_EQ(sq().next, sq().produced());
+}
+
+// A consumer that arms, polls once more, and only then sleeps.
+TEST_F(Provider, NoEventIsLostBetweenTheKernelAndASleeper)
+{
+	constexpr int count = 50000;
+	std::atomic<std::uint32_t> events = 0;
+	std::thread producer([&] {
+		FakeCompletionRing &ring = kernel.cq(cq);
+		for (int i = 0; i < count; i++) {
+			while (!ring.has_room())
+				std::this_thread::yield();
+			kernel.complete(cq, qp, send_cqe(static_cast<std::uint32_t>(i)));
+			if (ring.notify()) {
+				events++;
+				events.notify_one();
+			}
+		}
+	});
+
+	std::array<ibv_wc, 4> wc;
+	std::uint32_t seen = 0;
+	for (int polled = 0; polled < count;) {
+		kiw::req_notify_cq(cq, 0);
+		int found = poll(wc.data(), 4);
+		if (found == 0) {
+			events.wait(seen); // hangs if the event is lost
+			seen = events;
+		}
+		polled += found;
+	}
+	producer.join();
+}
+
+} // namespace
