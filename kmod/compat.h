@@ -71,11 +71,11 @@ static inline bool kiw_core_reports_port(struct net_device *ndev)
 #define timer_container_of from_timer
 #endif
 
-/* 6.19: what kernel_bind() and kernel_connect() take */
+/* 6.19: kernel_bind() and kernel_connect() take a type of their own for any address */
 #ifdef KIW_HAVE_SOCKADDR_UNSIZED
-#define kiw_sockaddr sockaddr_unsized
+#define kiw_sockaddr(addr) ((struct sockaddr_unsized *)(addr))
 #else
-#define kiw_sockaddr sockaddr
+#define kiw_sockaddr(addr) ((struct sockaddr *)(addr))
 #endif
 
 #endif /* KIWARP_COMPAT_H */
