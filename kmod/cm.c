@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Endpoints: events, references, what iw_cm is told, and the end.
+ *
+ * How an endpoint ends, in two steps. Unreachable: kiw_ep_end() stops the stream or takes the
+ * callbacks off the socket, so that neither finds the endpoint any more, releases the socket,
+ * unbinds the QP, and takes the endpoint off its listener and out of the table of requests. What
+ * remains is the debt to iw_cm. Released: when that is paid, ep_retire() in the work stops the
+ * timer, takes the endpoint off the device's list and drops the reference that all these relied
+ * on. Whoever else holds one, a downcall or a QP that is being destroyed, finds the endpoint DEAD.
+ */
+#include <linux/moduleparam.h>
+
+#include "cm_priv.h"
+#include "stream.h"
+
+/* Pause before something is tried again that failed for want of memory */
+#define EP_RETRY (HZ / 50)
+
+static struct workqueue_struct *cm_wq;
+
+/* --- parameters ----------------------------------------------------------------------------- */
+
+static bool crc;
+module_param(crc, bool, 0644);
+MODULE_PARM_DESC(crc, "Ask for CRC on every connection (default: N; a peer that asks gets it)");
+
+static int set_rev(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, KIW_MPA_REV_1, KIW_MPA_REV_2);
+}
+
+static const struct kernel_param_ops rev_ops = { .set = set_rev, .get = param_get_uint };
+static unsigned int mpa_rev = KIW_MPA_REV_2;
+module_param_cb(mpa_rev, &rev_ops, &mpa_rev, 0644);
+MODULE_PARM_DESC(mpa_rev, "Highest MPA revision to speak, 1 or 2 (default: 2)");
+
+static bool p2p = true;
+module_param(p2p, bool, 0644);
+MODULE_PARM_DESC(p2p, "Connect in the peer-to-peer model, which needs mpa_rev=2 (default: Y)");
+
+static int set_rtr(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, 1, KIW_RTR_SEND | KIW_RTR_WRITE | KIW_RTR_READ);
+}
+
+static const struct kernel_param_ops rtr_ops = { .set = set_rtr, .get = param_get_uint };
+static unsigned int rtr = KIW_RTR_WRITE | KIW_RTR_READ;
+module_param_cb(rtr, &rtr_ops, &rtr, 0644);
+MODULE_PARM_DESC(rtr,
+		 "Usable ready-to-receive messages, sum of Send 1, Write 2, Read 4 (default: 6)");
+
+static bool large = true;
+module_param(large, bool, 0644);
+MODULE_PARM_DESC(large,
+		 "FPDUs beyond one TCP segment, where the peer takes them, too (default: Y)");
+
+static int set_secs(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, 1, 300);
+}
+
+static const struct kernel_param_ops secs_ops = { .set = set_secs, .get = param_get_uint };
+static unsigned int connect_timeout = 20;
+module_param_cb(connect_timeout, &secs_ops, &connect_timeout, 0644);
+MODULE_PARM_DESC(connect_timeout,
+		 "Seconds until a connection attempt without an answer fails (default: 20)");
+static unsigned int mpa_timeout = 10;
+module_param_cb(mpa_timeout, &secs_ops, &mpa_timeout, 0644);
+MODULE_PARM_DESC(mpa_timeout,
+		 "Seconds that a connecting peer may take for its Request or RTR (default: 10)");
+
+/**
+ * kiw_ep_config() - note what this side wants, as configured right now
+ * @su: start-up; IRD and ORD are left at what the device can do
+ */
+void kiw_ep_config(struct kiw_startup *su)
+{
+	su->cfg = (struct kiw_mpa_cfg) {
+		.rev = READ_ONCE(mpa_rev),
+		.crc = READ_ONCE(crc),
+		.p2p = READ_ONCE(p2p),
+		.large = READ_ONCE(large),
+		.rtr = READ_ONCE(rtr),
+		.ird = KIW_MAX_RD_ATOM,
+		.ord = KIW_MAX_RD_ATOM,
+		.ird_max = KIW_MAX_RD_ATOM,
+	};
+	if (su->cfg.rev < KIW_MPA_REV_2)
+		su->cfg.p2p = false;
+}
+
+/** kiw_connect_secs() - time for TCP and the Reply, in seconds */
+unsigned int kiw_connect_secs(void)
+{
+	return READ_ONCE(connect_timeout);
+}
+
+/** kiw_mpa_secs() - time that a responder gives its peer for each step, in seconds */
+unsigned int kiw_mpa_secs(void)
+{
+	return READ_ONCE(mpa_timeout);
+}
+
+/* --- references and events ------------------------------------------------------------------ */
+
+static void ep_free(struct kref *ref)
+{
+	struct kiw_ep *ep = container_of(ref, struct kiw_ep, ref);
+	struct kiw_device *dev = ep->dev;
+
+	mutex_destroy(&ep->mutex);
+	kfree(ep->su);
+	kfree(ep);
+	if (refcount_dec_and_test(&dev->ep_count))
+		complete(&dev->ep_none);
+}
+
+void kiw_ep_get(struct kiw_ep *ep)
+{
+	kref_get(&ep->ref);
+}
+
+void kiw_ep_put(struct kiw_ep *ep)
+{
+	kref_put(&ep->ref, ep_free);
+}
+
+void kiw_ep_notify(struct kiw_ep *ep, unsigned long events)
+{
+	atomic_long_or(events, &ep->events);
+	kiw_ep_get(ep);
+	/* If it is queued already it will see the bits, and has its reference. */
+	if (!queue_work(cm_wq, &ep->work))
+		kiw_ep_put(ep);
+}
+
+void kiw_ep_abort(struct kiw_ep *ep)
+{
+	kiw_ep_notify(ep, KIW_EP_ABORTED);
+}
+
+static void ep_timer(struct timer_list *timer)
+{
+	struct kiw_ep *ep = container_of(timer, struct kiw_ep, timer);
+
+	kiw_ep_notify(ep, KIW_EP_TIMER);
+}
+
+/**
+ * kiw_ep_deadline() - limit the time in the current state
+ * @ep: endpoint, mutex held; its work has yet to run, and sets the timer
+ * @secs: seconds from now, or 0 for no limit
+ */
+void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs)
+{
+	ep->timed = secs;
+	ep->deadline = jiffies + secs * HZ;
+}
+
+/**
+ * kiw_ep_expired() - has the time in the current state run out
+ * @ep: endpoint, mutex held
+ * @events: KIW_EP_*; a timer event may be late, from an earlier state
+ */
+bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events)
+{
+	return (events & KIW_EP_TIMER) && ep->timed && time_after_eq(jiffies, ep->deadline);
+}
+
+/* --- QP and cm_id --------------------------------------------------------------------------- */
+
+/**
+ * kiw_ep_bind_qp() - reserve the QP that the user named
+ * @ep: endpoint, mutex held
+ * @qpn: its number
+ *
+ * Return: 0, -EINVAL when there is no such QP of a connected kind, -EISCONN when it is in use.
+ */
+int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn)
+{
+	struct ib_qp *ibqp;
+	int err = -EINVAL;
+
+	/* Until the end of the grace period the QP has its first reference. */
+	rcu_read_lock();
+	ibqp = kiw_get_qp(&ep->dev->ibdev, qpn);
+	if (ibqp)
+		kiw_qp_add_ref(ibqp);
+	rcu_read_unlock();
+	if (!ibqp)
+		return -EINVAL;
+
+	if (ibqp->qp_type == IB_QPT_RC)
+		err = kiw_qp_bind_ep(to_kiw_qp(ibqp), ep);
+	if (err)
+		kiw_qp_rem_ref(ibqp);
+	else
+		ep->qp = to_kiw_qp(ibqp);
+	return err;
+}
+
+/**
+ * kiw_ep_drop_qp() - let go of the QP, for whose last reference its owner may be waiting
+ * @ep: endpoint, mutex held, without a stream
+ */
+void kiw_ep_drop_qp(struct kiw_ep *ep)
+{
+	struct kiw_qp *qp = ep->qp;
+
+	if (!qp)
+		return;
+	ep->qp = NULL;
+	kiw_qp_unbind_ep(qp, ep);
+	kiw_qp_rem_ref(&qp->ibqp);
+}
+
+/**
+ * kiw_ep_set_id() - from here on iw_cm will be told how it goes
+ * @ep: endpoint, mutex held
+ * @id: iw_cm's side, to which the endpoint takes a reference until it has told the last
+ */
+void kiw_ep_set_id(struct kiw_ep *ep, struct iw_cm_id *id)
+{
+	id->add_ref(id);
+	ep->id = id;
+}
+
+/* --- what iw_cm is told --------------------------------------------------------------------- */
+
+static int ep_tell(struct kiw_ep *ep, u8 what)
+{
+	struct iw_cm_event event = {};
+
+	switch (what) {
+	case KIW_OWED_REPLY:
+		event.event = IW_CM_EVENT_CONNECT_REPLY;
+		event.status = ep->status;
+		event.ird = ep->ird;
+		event.ord = ep->ord;
+		/* After a failure the user's own addresses are the only ones that are sure. */
+		event.local_addr = ep->status ? ep->id->local_addr : ep->su->local;
+		event.remote_addr = ep->status ? ep->id->remote_addr : ep->su->remote;
+		event.private_data = (void *)ep->su->tell;
+		event.private_data_len = ep->su->tell_len;
+		break;
+	case KIW_OWED_ESTABLISHED:
+		event.event = IW_CM_EVENT_ESTABLISHED;
+		event.ird = ep->ird;
+		event.ord = ep->ord;
+		break;
+	case KIW_OWED_DISCONNECT:
+		event.event = IW_CM_EVENT_DISCONNECT;
+		break;
+	default:
+		event.event = IW_CM_EVENT_CLOSE;
+		break;
+	}
+	return ep->id->event_handler(ep->id, &event);
+}
+
+/*
+ * Pays what is owed, in order. Only the work does. The mutex may be held: iw_cm's handler queues
+ * the event under a spinlock of its own, and calls us back from another thread only.
+ */
+static void ep_report(struct kiw_ep *ep)
+{
+	while (ep->owed) {
+		u8 what = BIT(__ffs(ep->owed));
+
+		if (ep_tell(ep, what)) {
+			ep->retry = true;
+			return;
+		}
+		ep->owed &= ~what;
+	}
+	if (ep->final && ep->id) {
+		ep->id->rem_ref(ep->id);
+		ep->id = NULL;
+	}
+	if (ep->state >= KIW_ST_RTR_WAIT) {
+		kfree(ep->su);
+		ep->su = NULL;
+	}
+}
+
+/**
+ * kiw_ep_announce() - the connection is up: CONNECT_REPLY or ESTABLISHED
+ * @ep: endpoint, mutex held
+ */
+void kiw_ep_announce(struct kiw_ep *ep)
+{
+	ep->announced = true;
+	ep->status = 0;
+	ep->owed |= ep->initiator ? KIW_OWED_REPLY : KIW_OWED_ESTABLISHED;
+}
+
+/**
+ * kiw_ep_fail() - the attempt of an initiator has failed: CONNECT_REPLY, and nothing after it
+ * @ep: endpoint, mutex held
+ * @status: negative errno
+ */
+void kiw_ep_fail(struct kiw_ep *ep, int status)
+{
+	ibdev_dbg(&ep->dev->ibdev, "connect failed: %d\n", status);
+	kiw_stat_inc(&ep->dev->stats, KIW_STAT_CONNECT_FAILS);
+	ep->status = status;
+	ep->owed |= KIW_OWED_REPLY;
+	ep->final = true;
+}
+
+/*
+ * The endpoint is dead: what has iw_cm yet to hear? After an accepted request it is ESTABLISHED
+ * and then the close, even if there never was a stream: iw_cm blocks the user until ESTABLISHED.
+ */
+static void ep_owe_end(struct kiw_ep *ep, int status)
+{
+	if (!ep->id || ep->final)
+		return;
+	if (ep->initiator && !ep->announced) {
+		kiw_ep_fail(ep, status);
+		return;
+	}
+	if (!ep->announced)
+		kiw_ep_announce(ep);
+	ep->owed |= KIW_OWED_DISCONNECT | KIW_OWED_CLOSE;
+	ep->final = true;
+}
+
+/* --- the running connection ----------------------------------------------------------------- */
+
+/**
+ * kiw_ep_open() - both frames were exchanged: start full operation
+ * @ep: endpoint, mutex held, with a bound QP
+ * @terms: what was agreed on
+ *
+ * Return: 0, or the error of kiw_stream_start(); the socket is then still there.
+ */
+int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
+{
+	struct kiw_stream *s;
+
+	kiw_ep_unhook(ep);
+	s = kiw_stream_start(ep->qp, ep, ep->sock, terms, ep->initiator);
+	if (IS_ERR(s))
+		return PTR_ERR(s);
+	ep->stream = s;
+	ep->ird = min_t(u16, terms->ird, U8_MAX);
+	ep->ord = min_t(u16, terms->ord, U8_MAX);
+	return 0;
+}
+
+static void ep_run_open(struct kiw_ep *ep, unsigned long events)
+{
+	if (ep->state == KIW_ST_RTR_WAIT && (events & KIW_EP_ESTABLISHED)) {
+		kiw_ep_announce(ep);
+		kiw_ep_deadline(ep, 0);
+		ep->state = KIW_ST_OPEN;
+	}
+	if (events & KIW_EP_ENDED) {
+		kiw_ep_end(ep, 0, KIW_END_DONE);
+		return;
+	}
+	if ((events & KIW_EP_CLOSING) && ep->state != KIW_ST_CLOSING) {
+		kiw_ep_deadline(ep, KIW_CLOSE_SECS);
+		ep->state = KIW_ST_CLOSING;
+	}
+	if (kiw_ep_expired(ep, events)) {
+		if (ep->state == KIW_ST_RTR_WAIT)
+			kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_TIMEOUTS);
+		kiw_ep_end(ep, 0, KIW_END_RESET);
+	}
+}
+
+static void ep_end_stream(struct kiw_ep *ep, enum kiw_end *how)
+{
+	struct kiw_stream *s = ep->stream;
+
+	if (!s)
+		return;
+	ep->stream = NULL;
+	kiw_stream_stop(s, *how == KIW_END_DONE);
+	/* Nobody else looks at it any more. Broken off is what has not been closed from both sides. */
+	if (*how == KIW_END_DONE && !(s->fin_sent && s->fin_received))
+		*how = KIW_END_RESET;
+	kiw_stream_put(s);
+}
+
+/**
+ * kiw_ep_end() - let go of everything but the debt to iw_cm, which becomes final
+ * @ep: endpoint that isn't dead, mutex held; its work has yet to run
+ * @status: negative errno, for an initiator that has not heard of a connection
+ * @how: what becomes of the TCP connection
+ */
+void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how)
+{
+	bool listening = ep->state == KIW_ST_LISTEN;
+
+	lockdep_assert_held(&ep->mutex);
+	ep->state = KIW_ST_DEAD;
+	kiw_ep_deadline(ep, 0);
+	ep_end_stream(ep, &how);
+	kiw_ep_unhook(ep);
+	if (ep->sock)
+		kiw_sock_close(ep->sock, how == KIW_END_RESET);
+	ep->sock = NULL;
+	kiw_ep_drop_qp(ep);
+	kiw_request_forget(ep);
+	kiw_listener_leave(ep);
+	if (listening)
+		kiw_listener_stop(ep);
+	ep_owe_end(ep, status);
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+static void ep_run(struct kiw_ep *ep, unsigned long events)
+{
+	if (ep->state == KIW_ST_DEAD)
+		return;
+	if (events & KIW_EP_ABORTED) {
+		/* After our FIN there may be data on their way which the user knows as sent. */
+		bool closing = ep->state == KIW_ST_CLOSING || (events & KIW_EP_CLOSING);
+
+		kiw_ep_end(ep, -ECONNABORTED, closing ? KIW_END_FIN : KIW_END_RESET);
+		return;
+	}
+
+	switch (ep->state) {
+	case KIW_ST_LISTEN:
+		kiw_listener_run(ep, events);
+		break;
+	case KIW_ST_CONNECTING:
+	case KIW_ST_REPLY_WAIT:
+		kiw_initiator_run(ep, events);
+		break;
+	case KIW_ST_REQUEST_WAIT:
+	case KIW_ST_REQUEST_READY:
+	case KIW_ST_REQUESTED:
+	case KIW_ST_REPLY_SEND:
+		kiw_responder_run(ep, events);
+		break;
+	case KIW_ST_RTR_WAIT:
+	case KIW_ST_OPEN:
+	case KIW_ST_CLOSING:
+		ep_run_open(ep, events);
+		break;
+	default:
+		break;
+	}
+}
+
+static void ep_retire(struct kiw_ep *ep)
+{
+	struct kiw_device *dev = ep->dev;
+
+	ep->retired = true;
+	timer_shutdown_sync(&ep->timer);
+	spin_lock_bh(&dev->ep_lock);
+	list_del(&ep->dev_link);
+	spin_unlock_bh(&dev->ep_lock);
+	kiw_ep_put(ep);	/* for being alive; the work has its own */
+}
+
+static void ep_work(struct work_struct *work)
+{
+	struct kiw_ep *ep = container_of(work, struct kiw_ep, work);
+
+	mutex_lock(&ep->mutex);
+	ep->retry = false;
+	ep_run(ep, atomic_long_xchg(&ep->events, 0));
+	ep_report(ep);
+	if (ep->retry)
+		mod_timer(&ep->timer, jiffies + EP_RETRY);
+	else if (ep->timed)
+		mod_timer(&ep->timer, ep->deadline);
+	else if (ep->state == KIW_ST_DEAD && !ep->retired)
+		ep_retire(ep);
+	mutex_unlock(&ep->mutex);
+	kiw_ep_put(ep);
+}
+
+/**
+ * kiw_ep_create() - make an endpoint in state NEW
+ * @dev: device
+ * @size: of the structure, which begins with a struct kiw_ep
+ * @startup: whether it needs a struct kiw_startup
+ *
+ * It is on the device's list, so that kiw_cm_abort_device() can end it from now on. Whoever made
+ * it calls kiw_ep_end() to be rid of it, and then has the work run.
+ *
+ * Return: the endpoint with a reference for the caller, -ENOMEM, or -ENODEV when the device goes.
+ */
+struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size, bool startup)
+{
+	struct kiw_ep *ep = kzalloc(size, GFP_KERNEL);
+	bool closed;
+
+	if (!ep)
+		return ERR_PTR(-ENOMEM);
+	if (startup) {
+		ep->su = kzalloc(sizeof(*ep->su), GFP_KERNEL);
+		if (!ep->su) {
+			kfree(ep);
+			return ERR_PTR(-ENOMEM);
+		}
+	}
+	kref_init(&ep->ref);
+	kiw_ep_get(ep);
+	ep->dev = dev;
+	mutex_init(&ep->mutex);
+	INIT_WORK(&ep->work, ep_work);
+	timer_setup(&ep->timer, ep_timer, 0);
+	INIT_LIST_HEAD(&ep->wait_link);
+
+	spin_lock_bh(&dev->ep_lock);
+	closed = dev->ep_closed;
+	if (!closed) {
+		refcount_inc(&dev->ep_count);
+		list_add_tail(&ep->dev_link, &dev->eps);
+	}
+	spin_unlock_bh(&dev->ep_lock);
+	if (closed) {
+		mutex_destroy(&ep->mutex);
+		kfree(ep->su);
+		kfree(ep);
+		return ERR_PTR(-ENODEV);
+	}
+	return ep;
+}
+
+/*
+ * All endpoints are on the list, alive, and no more can be made. One whose downcall is just making
+ * its socket dies now; the downcall will notice and release the socket itself.
+ */
+void kiw_cm_abort_device(struct kiw_device *dev)
+{
+	struct kiw_ep *ep;
+
+	spin_lock_bh(&dev->ep_lock);
+	list_for_each_entry(ep, &dev->eps, dev_link)
+		kiw_ep_abort(ep);
+	spin_unlock_bh(&dev->ep_lock);
+	flush_workqueue(cm_wq);
+}
+
+/** kiw_cm_init() - prepare the connection manager, before there is a device */
+int kiw_cm_init(void)
+{
+	cm_wq = alloc_workqueue("kiwarp_cm", WQ_UNBOUND, 0);
+	return cm_wq ? 0 : -ENOMEM;
+}
+
+/** kiw_cm_exit() - undo kiw_cm_init(), when all devices are gone */
+void kiw_cm_exit(void)
+{
+	destroy_workqueue(cm_wq);
+	/* TCP may have been making a connection for a listener, and run our callback for it. */
+	synchronize_net();
+}

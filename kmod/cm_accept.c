@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Start-up of the responder: MPA Request, the user's decision, MPA Reply.
+ *
+ * While the user decides, the endpoint is known to iw_cm by a number, not by its address: the peer
+ * may go before the decision, and iw_cm drops a request silently when its listener is destroyed,
+ * so that nobody could say how long the address has to be good. The number is looked up in
+ * requests, under whose lock a reference is taken; the endpoint leaves the table before it drops
+ * its own.
+ *
+ * A malformed Request is never answered, only closed. One that is well-formed but can't be served
+ * gets a Reply with the reject bit: markers, which we can't send, and private data beyond the 255
+ * octets that iw_cm can pass on.
+ */
+#include <linux/errno.h>
+#include <linux/xarray.h>
+#include <net/inet_sock.h>
+#include <net/tcp_states.h>
+
+#include "cm_priv.h"
+
+static DEFINE_XARRAY_ALLOC1(requests);
+
+/* --- the table of requests ------------------------------------------------------------------ */
+
+static int request_add(struct kiw_ep *ep)
+{
+	static u32 next;	/* protected by the table's lock; a number comes back very late */
+	int err = xa_alloc_cyclic(&requests, &ep->cookie, ep, xa_limit_32b, &next, GFP_KERNEL);
+
+	return err < 0 ? err : 0;
+}
+
+static struct kiw_ep *request_find(const struct iw_cm_id *id)
+{
+	struct kiw_ep *ep;
+
+	xa_lock(&requests);
+	ep = xa_load(&requests, (unsigned long)id->provider_data);
+	if (ep)
+		kiw_ep_get(ep);
+	xa_unlock(&requests);
+	return ep;
+}
+
+/**
+ * kiw_request_forget() - nobody may decide on this request any more
+ * @ep: endpoint, mutex held; needn't have a request
+ */
+void kiw_request_forget(struct kiw_ep *ep)
+{
+	if (!ep->cookie)
+		return;
+	xa_erase(&requests, ep->cookie);
+	ep->cookie = 0;
+}
+
+/* --- Reply ---------------------------------------------------------------------------------- */
+
+/* Go on when all of the Reply is sent. Return: 0, or an error for which nothing was done. */
+static int reply_sent(struct kiw_ep *ep)
+{
+	struct kiw_startup *su = ep->su;
+	int err;
+
+	if (su->reject) {
+		kiw_ep_end(ep, 0, KIW_END_FIN);
+		return 0;
+	}
+	err = kiw_ep_open(ep, &su->terms);
+	if (err)
+		return err;
+	if (su->terms.p2p) {
+		kiw_ep_deadline(ep, kiw_mpa_secs());
+		ep->state = KIW_ST_RTR_WAIT;
+	} else {
+		kiw_ep_announce(ep);
+		kiw_ep_deadline(ep, 0);
+		ep->state = KIW_ST_OPEN;
+	}
+	return 0;
+}
+
+/* Sends what can be sent. Return: 0, also if the work has to go on with it later, or an error. */
+static int reply_send(struct kiw_ep *ep)
+{
+	int err = kiw_ep_push(ep);
+
+	return err == -EAGAIN ? 0 : err ? err : reply_sent(ep);
+}
+
+static void reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const void *pd, u16 pd_len)
+{
+	rep->pd = pd;
+	rep->pd_len = pd_len;
+	ep->su->out_len = kiw_mpa_build(ep->su->out, rep);
+	ep->su->out_sent = 0;
+	kiw_ep_deadline(ep, kiw_mpa_secs());
+	ep->state = KIW_ST_REPLY_SEND;
+}
+
+/* Tell the peer that nothing comes of it, as far as it can still be told, and end. */
+static void refuse(struct kiw_ep *ep, const void *pd, u16 pd_len)
+{
+	struct kiw_startup *su = ep->su;
+	struct kiw_mpa_frame rep;
+
+	kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_REJECTS);
+	kiw_request_forget(ep);
+	kiw_ep_drop_qp(ep);
+	kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms);
+	rep.reject = true;
+	su->reject = true;
+	reply_compose(ep, &rep, pd, pd_len);
+	if (reply_send(ep))
+		kiw_ep_end(ep, 0, KIW_END_RESET);
+}
+
+/* --- Request -------------------------------------------------------------------------------- */
+
+/* IRD and ORD as the user hears them: those that the peer leaves open may be as high as ours. */
+static u8 told_depth(const struct kiw_mpa_frame *req, u16 depth)
+{
+	if (!req->enhanced || depth == KIW_DEPTH_UNSET)
+		return KIW_MAX_RD_ATOM;
+	return min_t(u16, depth, U8_MAX);
+}
+
+/*
+ * The user may decide before the event handler has returned. That is in order: the decision waits
+ * for our mutex, and finds an endpoint that has left its listener.
+ */
+static void request_tell(struct kiw_ep *ep)
+{
+	struct kiw_startup *su = ep->su;
+	struct iw_cm_event event = {
+		.event = IW_CM_EVENT_CONNECT_REQUEST,
+		.local_addr = su->local,
+		.remote_addr = su->remote,
+		.private_data = (void *)su->req.pd,
+		.private_data_len = su->req.pd_len,
+		.provider_data = (void *)(unsigned long)ep->cookie,
+		.ird = told_depth(&su->req, su->req.ird),
+		.ord = told_depth(&su->req, su->req.ord),
+	};
+	int err = kiw_listener_tell(ep, &event);
+
+	if (err == -ENOMEM) {	/* too many requests that the user didn't look at */
+		ep->retry = true;
+	} else if (err) {
+		kiw_ep_end(ep, 0, KIW_END_FIN);
+	} else {
+		kiw_ep_deadline(ep, KIW_DECIDE_SECS);
+		ep->state = KIW_ST_REQUESTED;
+	}
+}
+
+static void request_received(struct kiw_ep *ep)
+{
+	struct kiw_startup *su = ep->su;
+	struct kiw_mpa_frame rep;
+
+	/* The initiator has to wait for our Reply. */
+	if (kiw_ep_excess(ep) ||
+	    kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms) == KIW_ERR_LLP_FRAME) {
+		kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_MALFORMED);
+		kiw_ep_end(ep, 0, KIW_END_FIN);
+		return;
+	}
+	if (su->req.markers || su->req.pd_len > U8_MAX) {
+		refuse(ep, NULL, 0);
+		return;
+	}
+	if (kiw_sock_names(ep->sock, &su->local, &su->remote)) {
+		kiw_ep_end(ep, 0, KIW_END_RESET);
+		return;
+	}
+	if (request_add(ep)) {
+		refuse(ep, NULL, 0);
+		return;
+	}
+	ep->state = KIW_ST_REQUEST_READY;
+	request_tell(ep);
+}
+
+static void request_wait(struct kiw_ep *ep)
+{
+	int err = kiw_ep_pull(ep, KIW_MPA_REQUEST, &ep->su->req);
+
+	if (!err)
+		request_received(ep);
+	else if (err != -EAGAIN)
+		kiw_ep_end(ep, 0, KIW_END_FIN);
+}
+
+/* A peer that sends or closes while it should wait for the Reply has given up, or knows no MPA. */
+static bool peer_waits(struct kiw_ep *ep)
+{
+	return inet_sk_state_load(ep->sock->sk) == TCP_ESTABLISHED && !kiw_ep_excess(ep);
+}
+
+static void responder_expired(struct kiw_ep *ep)
+{
+	/* It is us who failed when the Request was complete. */
+	if (ep->state == KIW_ST_REQUEST_READY || ep->state == KIW_ST_REQUESTED) {
+		refuse(ep, NULL, 0);
+		return;
+	}
+	kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_TIMEOUTS);
+	kiw_ep_end(ep, 0, KIW_END_RESET);
+}
+
+/**
+ * kiw_responder_run() - go on with the start-up of a responder
+ * @ep: endpoint in state REQUEST_WAIT to REPLY_SEND, mutex held
+ * @events: KIW_EP_*
+ */
+void kiw_responder_run(struct kiw_ep *ep, unsigned long events)
+{
+	if (kiw_ep_expired(ep, events)) {
+		responder_expired(ep);
+		return;
+	}
+
+	switch (ep->state) {
+	case KIW_ST_REQUEST_WAIT:
+		request_wait(ep);
+		break;
+	case KIW_ST_REQUEST_READY:
+		if (peer_waits(ep))
+			request_tell(ep);
+		else
+			kiw_ep_end(ep, 0, KIW_END_FIN);
+		break;
+	case KIW_ST_REQUESTED:
+		if (!peer_waits(ep))
+			kiw_ep_end(ep, 0, KIW_END_FIN);
+		break;
+	default:	/* REPLY_SEND */
+		if (reply_send(ep))
+			kiw_ep_end(ep, 0, KIW_END_RESET);
+		break;
+	}
+}
+
+/**
+ * kiw_responder_start() - take over a connection that TCP has accepted
+ * @l: listener, its endpoint's mutex held
+ * @sock: connection; taken in any case
+ */
+void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
+{
+	struct kiw_ep *ep = kiw_ep_create(l->ep.dev, sizeof(*ep), true);
+
+	if (IS_ERR(ep)) {
+		kiw_sock_close(sock, true);
+		return;
+	}
+	mutex_lock_nested(&ep->mutex, SINGLE_DEPTH_NESTING);
+	if (ep->state == KIW_ST_DEAD) {	/* the device is going */
+		kiw_sock_close(sock, true);
+	} else {
+		ep->sock = sock;
+		kiw_ep_config(ep->su);
+		kiw_ep_hook(ep, &l->ep.saved);
+		kiw_ep_deadline(ep, kiw_mpa_secs());
+		ep->state = KIW_ST_REQUEST_WAIT;
+		if (!kiw_listener_add(l, ep)) {
+			kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_REJECTS);
+			kiw_ep_end(ep, 0, KIW_END_RESET);
+		}
+	}
+	mutex_unlock(&ep->mutex);
+	/* What came in before the callbacks were ours. */
+	kiw_ep_notify(ep, KIW_EP_SOCKET);
+	kiw_ep_put(ep);
+}
+
+/* --- the decision --------------------------------------------------------------------------- */
+
+static int accept_request(struct kiw_ep *ep, struct iw_cm_id *id,
+			  const struct iw_cm_conn_param *param)
+{
+	struct kiw_startup *su = ep->su;
+	struct kiw_mpa_frame rep;
+	int err;
+
+	if (param->ird > KIW_MAX_RD_ATOM || param->ord > KIW_MAX_RD_ATOM)
+		return -EINVAL;
+	su->cfg.ird = param->ird;
+	su->cfg.ord = param->ord;
+	/* Where the peer's ORD is beyond us it has to lower it: that it is told is enough. */
+	kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms);
+	if (param->private_data_len > kiw_mpa_pd_max(&rep))
+		return -EINVAL;
+	err = kiw_ep_bind_qp(ep, param->qpn);
+	if (err)
+		return err;
+	reply_compose(ep, &rep, param->private_data, param->private_data_len);
+	return reply_send(ep);
+}
+
+/**
+ * kiw_accept() - the user accepts
+ * @id: iw_cm's side, as made for the request
+ * @param: QP, IRD and ORD, private data
+ *
+ * The connection is in full operation when this returns 0, unless TCP was out of memory; in either
+ * case iw_cm will be told ESTABLISHED exactly once. After a failure it is told nothing, and the
+ * peer gets a rejection if nothing was sent to it.
+ *
+ * Return: 0; -EINVAL for IRD, ORD, private data or QP that can't be; -EISCONN when the QP is in
+ * use; -ENOMEM; -ECONNRESET when the peer has gone.
+ */
+int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
+{
+	struct kiw_ep *ep = request_find(id);
+	int err = -ECONNRESET;
+
+	if (!ep)
+		return err;
+	mutex_lock(&ep->mutex);
+	if (ep->state == KIW_ST_REQUESTED) {
+		kiw_request_forget(ep);
+		if (peer_waits(ep))
+			err = accept_request(ep, id, param);
+		if (!err)
+			kiw_ep_set_id(ep, id);
+		else if (ep->su->out_sent)
+			kiw_ep_end(ep, 0, KIW_END_RESET);
+		else
+			refuse(ep, NULL, 0);
+	}
+	mutex_unlock(&ep->mutex);
+	kiw_ep_notify(ep, KIW_EP_SOCKET);
+	kiw_ep_put(ep);
+	return err;
+}
+
+/**
+ * kiw_reject() - the user rejects
+ * @id: iw_cm's side, as made for the request
+ * @pdata: private data for the peer
+ * @pdata_len: its octets
+ *
+ * Return: 0, also when there is nobody left to reject.
+ */
+int kiw_reject(struct iw_cm_id *id, const void *pdata, u8 pdata_len)
+{
+	struct kiw_ep *ep = request_find(id);
+
+	if (!ep)
+		return 0;
+	mutex_lock(&ep->mutex);
+	if (ep->state == KIW_ST_REQUESTED)
+		refuse(ep, pdata, pdata_len);
+	mutex_unlock(&ep->mutex);
+	kiw_ep_notify(ep, KIW_EP_SOCKET);
+	kiw_ep_put(ep);
+	return 0;
+}

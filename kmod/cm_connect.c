@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Start-up of the initiator: TCP connect, MPA Request, MPA Reply.
+ *
+ * Outcomes that iw_cm is told as the status of CONNECT_REPLY, beside those of TCP itself:
+ *	-ECONNREFUSED	the peer's user rejected, with private data; or its TCP did
+ *	-ETIMEDOUT	no answer in time
+ *	-ECONNRESET	the peer closed, or what it sent was no Reply
+ *	-EMSGSIZE	its private data is longer than the 255 octets that iw_cm can pass on
+ *	-EPROTO		no agreement on depths, RTR message or markers
+ *	-EISCONN	the QP isn't idle any more
+ *	-ECONNABORTED	our side gave up: QP destroyed, device going
+ */
+#include <linux/errno.h>
+#include <linux/net.h>
+#include <net/inet_sock.h>
+#include <net/tcp_states.h>
+
+#include "cm_priv.h"
+#include "compat.h"
+#include "stream.h"
+
+static int request_compose(struct kiw_startup *su)
+{
+	kiw_mpa_request(&su->cfg, &su->req);
+	if (su->pd_len > kiw_mpa_pd_max(&su->req))
+		return -EINVAL;
+	su->req.pd = su->pd;
+	su->req.pd_len = su->pd_len;
+	su->out_len = kiw_mpa_build(su->out, &su->req);
+	su->out_sent = 0;
+	su->in_have = 0;
+	return 0;
+}
+
+/* Takes the socket in any case; on failure the caller ends the endpoint. */
+static int dial(struct kiw_ep *ep, struct socket *sock)
+{
+	struct kiw_startup *su = ep->su;
+	int err;
+
+	ep->sock = sock;
+	err = kiw_sock_bind(sock, &su->local);
+	if (err)
+		return err;
+	kiw_ep_hook(ep, NULL);
+	ep->state = KIW_ST_CONNECTING;
+	err = kernel_connect(sock, kiw_sockaddr(&su->remote), kiw_addr_len(&su->remote),
+			     O_NONBLOCK);
+	return err == -EINPROGRESS ? 0 : err;
+}
+
+/*
+ * A peer that knows only revision 1 closes when it sees revision 2 (RFC 6581 section 10): once,
+ * and only if it has not answered at all, the same is tried with revision 1.
+ */
+static int dial_again(struct kiw_ep *ep)
+{
+	struct kiw_startup *su = ep->su;
+	struct socket *sock;
+	int err;
+
+	su->retried = true;
+	su->cfg.rev = KIW_MPA_REV_1;
+	su->cfg.p2p = false;
+	err = request_compose(su);
+	if (err)
+		return err;
+
+	kiw_ep_unhook(ep);
+	/* A reset leaves no TIME_WAIT in the way of the same pair of ports. */
+	kiw_sock_close(ep->sock, true);
+	ep->sock = NULL;
+	err = kiw_sock_create(ep->dev, ep->id, su->local.ss_family, &sock);
+	return err ? err : dial(ep, sock);
+}
+
+static void initiator_lost(struct kiw_ep *ep, int err)
+{
+	struct kiw_startup *su = ep->su;
+	bool closed = err == -ECONNRESET || err == -EPIPE;
+
+	if (closed && !su->in_have && !su->retried && su->cfg.rev == KIW_MPA_REV_2) {
+		err = dial_again(ep);
+		if (!err)
+			return;
+	} else if (err == -EPIPE || err == -EPROTO) {
+		err = -ECONNRESET;
+	}
+	kiw_ep_end(ep, err, KIW_END_FIN);
+}
+
+/*
+ * The peer learns by a Terminate why nothing comes of it (RFC 6581 sections 9.1 and 9.2), and for
+ * that there has to be a stream. Our user is told at once that it failed.
+ */
+static void terminate(struct kiw_ep *ep, enum kiw_err why)
+{
+	struct kiw_mpa_result terms = ep->su->terms;
+	struct kiw_stream *s;
+
+	terms.p2p = false;
+	terms.rtr = 0;
+	if (kiw_ep_open(ep, &terms)) {
+		kiw_ep_end(ep, -EPROTO, KIW_END_FIN);
+		return;
+	}
+	s = ep->stream;
+	kiw_stream_lock(s);
+	if (s->qp)	/* not destroyed meanwhile */
+		kiw_stream_fail(s, why, NULL, 0, 0);
+	kiw_stream_unlock(s);
+	kiw_ep_fail(ep, -EPROTO);
+	kiw_ep_deadline(ep, KIW_CLOSE_SECS);
+	ep->state = KIW_ST_CLOSING;
+}
+
+static void reply_rejected(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
+{
+	ep->ird = min_t(u16, rep->ird, U8_MAX);
+	ep->ord = min_t(u16, rep->ord, U8_MAX);
+	if (rep->pd_len <= U8_MAX) {
+		ep->su->tell = rep->pd;
+		ep->su->tell_len = rep->pd_len;
+	}
+	kiw_ep_end(ep, -ECONNREFUSED, KIW_END_FIN);
+}
+
+static void reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
+{
+	struct kiw_startup *su = ep->su;
+	enum kiw_err why;
+	int err;
+
+	if (rep->reject) {
+		reply_rejected(ep, rep);
+		return;
+	}
+	why = kiw_mpa_conclude(&su->cfg, &su->req, rep, &su->terms);
+	/* The responder has to wait for our first message. */
+	if (why == KIW_ERR_LLP_FRAME || kiw_ep_excess(ep)) {
+		kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_MALFORMED);
+		kiw_ep_end(ep, -ECONNRESET, KIW_END_FIN);
+		return;
+	}
+	if (rep->pd_len > U8_MAX) {
+		kiw_ep_end(ep, -EMSGSIZE, KIW_END_FIN);
+		return;
+	}
+	if (su->terms.markers_tx) {	/* which we can't send */
+		kiw_ep_end(ep, -EPROTO, KIW_END_FIN);
+		return;
+	}
+	if (why) {
+		terminate(ep, why);
+		return;
+	}
+	err = kiw_sock_names(ep->sock, &su->local, &su->remote);
+	if (err) {
+		kiw_ep_end(ep, -ECONNRESET, KIW_END_RESET);
+		return;
+	}
+	err = kiw_ep_open(ep, &su->terms);
+	if (err) {
+		kiw_ep_end(ep, err, KIW_END_RESET);
+		return;
+	}
+	su->tell = rep->pd;
+	su->tell_len = rep->pd_len;
+	kiw_ep_announce(ep);
+	kiw_ep_deadline(ep, 0);
+	ep->state = KIW_ST_OPEN;
+}
+
+/**
+ * kiw_initiator_run() - go on with the start-up of an initiator
+ * @ep: endpoint in state CONNECTING or REPLY_WAIT, mutex held
+ * @events: KIW_EP_*
+ */
+void kiw_initiator_run(struct kiw_ep *ep, unsigned long events)
+{
+	struct sock *sk = ep->sock->sk;
+	struct kiw_mpa_frame rep;
+	int err;
+
+	if (kiw_ep_expired(ep, events)) {
+		if (ep->state == KIW_ST_REPLY_WAIT)
+			kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_TIMEOUTS);
+		kiw_ep_end(ep, -ETIMEDOUT, KIW_END_RESET);
+		return;
+	}
+
+	if (ep->state == KIW_ST_CONNECTING) {
+		int state = inet_sk_state_load(sk);
+
+		if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
+			return;
+		if (state == TCP_CLOSE) {
+			err = sock_error(sk);
+			kiw_ep_end(ep, err ? err : -ECONNABORTED, KIW_END_RESET);
+			return;
+		}
+		ep->state = KIW_ST_REPLY_WAIT;
+	}
+
+	err = kiw_ep_push(ep);
+	if (!err)
+		err = kiw_ep_pull(ep, KIW_MPA_REPLY, &rep);
+	if (!err)
+		reply_received(ep, &rep);
+	else if (err != -EAGAIN)
+		initiator_lost(ep, err);
+}
+
+static int connect_check(struct kiw_ep *ep, const struct iw_cm_id *id,
+			 const struct iw_cm_conn_param *param)
+{
+	struct kiw_startup *su = ep->su;
+	int err;
+
+	if (param->ird > KIW_MAX_RD_ATOM || param->ord > KIW_MAX_RD_ATOM)
+		return -EINVAL;
+	if (param->private_data_len > sizeof(su->pd))
+		return -EINVAL;
+
+	su->local = id->m_local_addr;
+	su->remote = id->m_remote_addr;
+	kiw_addr_unmap(&su->local);
+	kiw_addr_unmap(&su->remote);
+	if (su->local.ss_family != su->remote.ss_family)
+		return -EINVAL;
+	err = kiw_addr_check(ep->dev, &su->local);
+	if (!err)
+		err = kiw_addr_check(ep->dev, &su->remote);
+	if (err)
+		return err;
+
+	kiw_ep_config(su);
+	su->cfg.ird = param->ird;
+	su->cfg.ord = param->ord;
+	su->pd_len = param->private_data_len;
+	if (su->pd_len)
+		memcpy(su->pd, param->private_data, su->pd_len);
+	return request_compose(su);
+}
+
+/* Takes the socket in any case. */
+static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct socket *sock)
+{
+	int err;
+
+	if (ep->state == KIW_ST_DEAD) {	/* the device is going */
+		sock_release(sock);
+		return -ENODEV;
+	}
+	ep->sock = sock;
+	err = kiw_ep_bind_qp(ep, qpn);
+	if (err)
+		return err;
+	kiw_ep_deadline(ep, kiw_connect_secs());
+	err = dial(ep, sock);
+	if (!err)
+		kiw_ep_set_id(ep, id);
+	return err;
+}
+
+/**
+ * kiw_connect() - begin a connection
+ * @id: iw_cm's side: addresses and type of service
+ * @param: QP, IRD and ORD, private data
+ *
+ * Doesn't wait for anything. iw_cm will be told CONNECT_REPLY exactly once if this succeeds.
+ *
+ * Return: 0; -EINVAL for IRD, ORD, private data, addresses or QP that can't be; -EISCONN when the
+ * QP is in use; -ENODEV when the device is going; or what TCP says to the addresses.
+ */
+int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
+{
+	struct kiw_device *dev = to_kiw_device(id->device);
+	struct kiw_ep *ep = kiw_ep_create(dev, sizeof(*ep), true);
+	struct socket *sock;
+	sa_family_t family;
+	int err;
+
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	mutex_lock(&ep->mutex);
+	ep->initiator = true;
+	err = ep->state == KIW_ST_DEAD ? -ENODEV : connect_check(ep, id, param);
+	family = err ? AF_UNSPEC : ep->su->local.ss_family;
+	mutex_unlock(&ep->mutex);
+
+	if (!err)
+		err = kiw_sock_create(dev, id, family, &sock);
+
+	mutex_lock(&ep->mutex);
+	if (!err)
+		err = connect_begin(ep, id, param->qpn, sock);
+	if (err && ep->state != KIW_ST_DEAD)
+		kiw_ep_end(ep, err, KIW_END_RESET);
+	mutex_unlock(&ep->mutex);
+
+	kiw_ep_notify(ep, KIW_EP_SOCKET);	/* sets the timer, or tidies up */
+	kiw_ep_put(ep);
+	return err;
+}

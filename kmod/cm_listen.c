@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Listeners: a listening socket, and the endpoints whose Requests it brings to its user.
+ *
+ * How a listener ends, in two steps. Unreachable: kiw_destroy_listen() takes the cm_id away under
+ * the listener's lock, under which every request is told, so that none is told after that; closes
+ * the socket, so that no connection comes in; and aborts those that wait. Released: its endpoint
+ * goes as all do, when the ones that waited have dropped their references.
+ */
+#include <linux/errno.h>
+#include <linux/net.h>
+#include <net/inet_sock.h>
+#include <net/tcp_states.h>
+
+#include "cm_priv.h"
+#include "compat.h"
+
+/* Connections to accept before others get their turn */
+#define ACCEPT_BATCH 64
+
+static struct kiw_listener *to_listener(struct kiw_ep *ep)
+{
+	return container_of(ep, struct kiw_listener, ep);
+}
+
+/* --- endpoints that wait -------------------------------------------------------------------- */
+
+/**
+ * kiw_listener_add() - have a connection wait on behalf of a listener
+ * @l: listener
+ * @ep: endpoint, mutex held
+ *
+ * Return: false when there are too many already.
+ */
+bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
+{
+	bool room;
+
+	mutex_lock(&l->lock);
+	room = l->num_waiting < l->max_waiting;
+	if (room) {
+		l->num_waiting++;
+		list_add_tail(&ep->wait_link, &l->waiting);
+		kiw_ep_get(&l->ep);
+		ep->listener = l;
+	}
+	mutex_unlock(&l->lock);
+	return room;
+}
+
+/* The listener's lock is held; the caller drops the reference to the listener. */
+static void leave(struct kiw_listener *l, struct kiw_ep *ep)
+{
+	list_del_init(&ep->wait_link);
+	l->num_waiting--;
+	ep->listener = NULL;
+}
+
+/**
+ * kiw_listener_leave() - don't wait any more
+ * @ep: endpoint, mutex held; needn't be waiting
+ */
+void kiw_listener_leave(struct kiw_ep *ep)
+{
+	struct kiw_listener *l = ep->listener;
+
+	if (!l)
+		return;
+	mutex_lock(&l->lock);
+	leave(l, ep);
+	mutex_unlock(&l->lock);
+	kiw_ep_put(&l->ep);
+}
+
+/**
+ * kiw_listener_tell() - tell the user of a request
+ * @ep: endpoint that waits, mutex held
+ * @event: CONNECT_REQUEST
+ *
+ * On success the endpoint has left its listener before anybody could end the two together.
+ *
+ * Return: 0, -ENOMEM to come again, -ECONNABORTED when the listener has gone.
+ */
+int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
+{
+	struct kiw_listener *l = ep->listener;
+	int err = -ECONNABORTED;
+
+	mutex_lock(&l->lock);
+	if (l->id)
+		err = l->id->event_handler(l->id, event);
+	if (!err)
+		leave(l, ep);
+	mutex_unlock(&l->lock);
+	if (!err)
+		kiw_ep_put(&l->ep);
+	return err;
+}
+
+/**
+ * kiw_listener_stop() - end those that wait
+ * @ep: listener's endpoint, mutex held, socket released
+ */
+void kiw_listener_stop(struct kiw_ep *ep)
+{
+	struct kiw_listener *l = to_listener(ep);
+	struct kiw_ep *waiting;
+
+	mutex_lock(&l->lock);
+	list_for_each_entry(waiting, &l->waiting, wait_link)
+		kiw_ep_abort(waiting);
+	mutex_unlock(&l->lock);
+}
+
+/**
+ * kiw_listener_run() - accept what has come in
+ * @ep: listener's endpoint, mutex held
+ * @events: KIW_EP_*, no matter which
+ */
+void kiw_listener_run(struct kiw_ep *ep, unsigned long events)
+{
+	int n;
+
+	for (n = 0; n < ACCEPT_BATCH; n++) {
+		struct socket *sock;
+		int err = kernel_accept(ep->sock, &sock, O_NONBLOCK);
+
+		if (err == -EAGAIN)
+			return;
+		if (!err) {
+			kiw_responder_start(to_listener(ep), sock);
+		} else if (err != -ECONNABORTED) {
+			/* Out of memory; TCP keeps them. But an administrator may end a socket. */
+			ep->retry = inet_sk_state_load(ep->sock->sk) == TCP_LISTEN;
+			return;
+		}
+	}
+	kiw_ep_notify(ep, KIW_EP_SOCKET);
+}
+
+/* --- downcalls ------------------------------------------------------------------------------ */
+
+static int listen_begin(struct kiw_ep *ep, const struct iw_cm_id *id,
+			struct sockaddr_storage *addr, int backlog)
+{
+	struct sock *sk = ep->sock->sk;
+	int err;
+
+	if (addr->ss_family == AF_INET6) {
+		lock_sock(sk);
+		sk->sk_ipv6only = id->afonly;
+		release_sock(sk);
+	}
+	/* Connections in TIME_WAIT are no obstacle; another listener still is. */
+	sock_set_reuseaddr(sk);
+	err = kernel_bind(ep->sock, kiw_sockaddr(addr), kiw_addr_len(addr));
+	if (err)
+		return err;
+	kiw_ep_hook(ep, NULL);
+	return kernel_listen(ep->sock, backlog);
+}
+
+/**
+ * kiw_create_listen() - listen
+ * @id: iw_cm's side: address, which may be the wildcard, and type of service
+ * @backlog: connections that TCP keeps until we take them; an order of magnitude for those that
+ *	have yet to send their Request as well
+ *
+ * Listeners of several devices don't get in each other's way, since each is bound to its
+ * interface.
+ *
+ * Return: 0; -ENODEV when the device is going; or what TCP says, like -EADDRINUSE, -EADDRNOTAVAIL,
+ * -EACCES.
+ */
+int kiw_create_listen(struct iw_cm_id *id, int backlog)
+{
+	struct kiw_device *dev = to_kiw_device(id->device);
+	struct sockaddr_storage addr = id->m_local_addr;
+	struct kiw_listener *l;
+	struct kiw_ep *ep;
+	struct socket *sock;
+	int err;
+
+	kiw_addr_unmap(&addr);
+	err = kiw_addr_check(dev, &addr);
+	if (err)
+		return err;
+	ep = kiw_ep_create(dev, sizeof(*l), false);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	l = to_listener(ep);
+	mutex_init(&l->lock);
+	INIT_LIST_HEAD(&l->waiting);
+	backlog = clamp(backlog, 1, 1 << 16);
+	l->max_waiting = 4 * backlog + 64;
+
+	err = kiw_sock_create(dev, id, addr.ss_family, &sock);
+	mutex_lock(&ep->mutex);
+	if (!err && ep->state == KIW_ST_DEAD) {	/* the device is going */
+		sock_release(sock);
+		err = -ENODEV;
+	} else if (!err) {
+		ep->sock = sock;
+		err = listen_begin(ep, id, &addr, backlog);
+	}
+	if (!err) {
+		ep->state = KIW_ST_LISTEN;
+		id->add_ref(id);
+		l->id = id;
+		id->provider_data = l;
+		kiw_ep_get(ep);
+	} else if (ep->state != KIW_ST_DEAD) {
+		kiw_ep_end(ep, err, KIW_END_RESET);
+	}
+	mutex_unlock(&ep->mutex);
+
+	kiw_ep_notify(ep, KIW_EP_SOCKET);	/* takes the first connections, or tidies up */
+	kiw_ep_put(ep);
+	return err;
+}
+
+/**
+ * kiw_destroy_listen() - stop listening
+ * @id: iw_cm's side
+ *
+ * Requests that the user was told of stay. No reference to @id is left when this returns.
+ *
+ * Return: 0.
+ */
+int kiw_destroy_listen(struct iw_cm_id *id)
+{
+	struct kiw_listener *l = id->provider_data;
+	struct kiw_ep *ep = &l->ep;
+
+	mutex_lock(&l->lock);
+	l->id = NULL;
+	mutex_unlock(&l->lock);
+	id->rem_ref(id);
+
+	mutex_lock(&ep->mutex);
+	if (ep->state != KIW_ST_DEAD)
+		kiw_ep_end(ep, 0, KIW_END_RESET);
+	mutex_unlock(&ep->mutex);
+	kiw_ep_notify(ep, KIW_EP_SOCKET);
+	kiw_ep_put(ep);	/* the one of @id */
+	return 0;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Inside of the connection manager; cm.h is its outside.
+ *
+ *	cm.c		endpoints: events, references, what iw_cm is told, the end
+ *	cm_sock.c	sockets, addresses, start-up frames in and out
+ *	cm_connect.c	start-up of the initiator
+ *	cm_accept.c	start-up of the responder
+ *	cm_listen.c	listeners
+ *
+ * An endpoint is one TCP socket and one state machine. Callbacks, timer, stream and downcalls only
+ * leave bits in kiw_ep.events and queue the endpoint's only work item, which looks at the state
+ * and does what can be done without waiting. Bits can't get lost, whatever the peer sends and
+ * however often, and a peer that stalls costs its endpoint and one timer.
+ *
+ *	CONNECTING -> REPLY_WAIT ------------------------------------------.
+ *	REQUEST_WAIT -> REQUEST_READY -> REQUESTED -> REPLY_SEND -> RTR_WAIT -> OPEN -> CLOSING
+ *
+ * and from everywhere to DEAD, which keeps nothing but what iw_cm still has to be told.
+ *
+ * Locks, outermost first:
+ *	kiw_ep.mutex		everything in the endpoint but events; a listener's before that of
+ *				a connection that it accepts
+ *	kiw_listener.lock	the listener's cm_id, and which endpoints wait on its behalf
+ *	kiw_qp.mutex, socket lock, sk_callback_lock
+ *	innermost: kiw_device.ep_lock, the lock of the requests' index, and iw_cm's own spinlock,
+ *	which its event handler takes and under which it calls nothing that takes one of ours
+ *
+ * References to an endpoint (kiw_ep.ref):
+ *	- its being alive: from kiw_ep_create() until the work finds it DEAD with nothing left to
+ *	  tell. The socket's sk_user_data, the timer, the device's list, the listener's list and
+ *	  the requests' index rely on this one; each is cleared before it is dropped.
+ *	- the work while it is queued
+ *	- the QP that is bound to it, and the stream while it runs
+ *	- the cm_id of a listener, by its provider_data
+ *	- a downcall while it uses the endpoint
+ * An endpoint that waits on behalf of a listener holds a reference to that listener's endpoint.
+ */
+#ifndef KIWARP_CM_PRIV_H
+#define KIWARP_CM_PRIV_H
+
+#include <linux/atomic.h>
+#include <linux/jiffies.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/net.h>
+#include <linux/socket.h>
+#include <linux/timer.h>
+#include <linux/workqueue.h>
+#include <net/sock.h>
+#include <rdma/iw_cm.h>
+
+#include "cm.h"
+#include "device.h"
+#include "qp.h"
+#include "proto/mpa.h"
+
+struct kiw_stream;
+
+/* Bits of kiw_ep.events beside those of cm.h */
+#define KIW_EP_SOCKET		BIT(8)	/* something happened on the socket: look at it */
+#define KIW_EP_TIMER		BIT(9)	/* the timer fired */
+#define KIW_EP_ABORTED		BIT(10)	/* kiw_ep_abort() */
+
+/* An orderly end gets this long, from the first FIN on. */
+#define KIW_CLOSE_SECS		10
+/*
+ * A user gets this long to accept or reject. No peer waits that long; the limit is there because
+ * iw_cm drops requests without a word when their listener goes.
+ */
+#define KIW_DECIDE_SECS		600
+
+enum kiw_ep_state {
+	KIW_ST_NEW,		/* the downcall that creates it isn't done */
+	KIW_ST_LISTEN,
+	KIW_ST_CONNECTING,	/* initiator: SYN sent */
+	KIW_ST_REPLY_WAIT,	/* initiator: Request (being) sent */
+	KIW_ST_REQUEST_WAIT,	/* responder: accepted by TCP */
+	KIW_ST_REQUEST_READY,	/* responder: Request complete, the user isn't told yet */
+	KIW_ST_REQUESTED,	/* responder: the user decides */
+	KIW_ST_REPLY_SEND,	/* responder: a part of the Reply waits for room */
+	/* from here on the start-up is over */
+	KIW_ST_RTR_WAIT,	/* responder: stream runs, RTR message is due */
+	KIW_ST_OPEN,
+	KIW_ST_CLOSING,		/* a FIN was sent or received */
+	KIW_ST_DEAD,
+};
+
+/* What iw_cm is owed; told in rising bit order */
+#define KIW_OWED_REPLY		BIT(0)
+#define KIW_OWED_ESTABLISHED	BIT(1)
+#define KIW_OWED_DISCONNECT	BIT(2)
+#define KIW_OWED_CLOSE		BIT(3)
+
+/**
+ * enum kiw_end - how to leave a connection
+ * @KIW_END_DONE: the stream is at its end already
+ * @KIW_END_FIN: TCP may still deliver what it was given
+ * @KIW_END_RESET: at once
+ */
+enum kiw_end {
+	KIW_END_DONE,
+	KIW_END_FIN,
+	KIW_END_RESET,
+};
+
+/**
+ * struct kiw_startup - what only the start-up needs
+ * @cfg: what this side wants
+ * @req: the Request as sent or received
+ * @terms: what was agreed on
+ * @local: initiator: address to bind; then the connection's own
+ * @remote: initiator: address to connect to; then the connection's own
+ * @retried: initiator: revision 2 found no answer, this is the attempt with revision 1
+ * @reject: responder: the Reply in @out is a rejection
+ * @pd_len: octets at @pd
+ * @tell_len: octets at @tell
+ * @in_have: octets in @in
+ * @out_len: octets in @out
+ * @out_sent: those of them that TCP has taken
+ * @tell: the peer's private data for the user, in @in
+ * @pd: initiator: the user's private data
+ * @in: the peer's frame as it arrives
+ * @out: our frame
+ */
+struct kiw_startup {
+	struct kiw_mpa_cfg	cfg;
+	struct kiw_mpa_frame	req;
+	struct kiw_mpa_result	terms;
+	struct sockaddr_storage	local;
+	struct sockaddr_storage	remote;
+	bool			retried;
+	bool			reject;
+	u16			pd_len;
+	u8			tell_len;
+	u16			in_have;
+	u16			out_len;
+	u16			out_sent;
+	const u8		*tell;
+	u8			pd[KIW_MPA_PD_MAX];
+	u8			in[KIW_MPA_FRAME_MAX];
+	u8			out[KIW_MPA_FRAME_MAX];
+};
+
+/**
+ * struct kiw_sk_ops - callbacks of a socket
+ * @data_ready: of struct sock
+ * @state_change: likewise
+ * @write_space: likewise
+ */
+struct kiw_sk_ops {
+	void	(*data_ready)(struct sock *sk);
+	void	(*state_change)(struct sock *sk);
+	void	(*write_space)(struct sock *sk);
+};
+
+struct kiw_listener;
+
+/**
+ * struct kiw_ep - endpoint
+ * @ref: see above
+ * @dev: device; exists as long as the endpoint, by its ep_count
+ * @dev_link: in @dev->eps; protected by @dev->ep_lock
+ * @events: KIW_EP_*, what happened since the work last looked
+ * @work: the only place where the state machine runs and iw_cm is called
+ * @timer: fires at @deadline, or earlier to try something again
+ * @mutex: protects all that follows
+ * @state: see above
+ * @initiator: made by kiw_connect()
+ * @announced: iw_cm was told, or is owed, a connection: it will be owed its close as well
+ * @final: the last that iw_cm is ever to be told is told or owed
+ * @retired: the reference for being alive is dropped
+ * @hooked: the socket's callbacks are ours
+ * @retry: memory was short, come back soon
+ * @timed: @deadline is valid
+ * @deadline: jiffies at which the patience with the current state ends
+ * @sock: the connection, or the listening socket
+ * @saved: its own callbacks, valid while @hooked
+ * @stream: the running connection, reference held
+ * @qp: bound QP, reference held
+ * @id: iw_cm's side of a connection, reference held; a listener has its own
+ * @owed: KIW_OWED_*
+ * @status: for KIW_OWED_REPLY
+ * @ird: for the next event
+ * @ord: likewise
+ * @cookie: index in the table of requests, or 0
+ * @listener: on whose behalf the endpoint waits, reference held, or NULL
+ * @wait_link: in @listener->waiting; protected by @listener->lock
+ * @su: NULL once the start-up is over and has been told, and in a listener
+ */
+struct kiw_ep {
+	struct kref		ref;
+	struct kiw_device	*dev;
+	struct list_head	dev_link;
+	atomic_long_t		events;
+	struct work_struct	work;
+	struct timer_list	timer;
+
+	struct mutex		mutex;
+	enum kiw_ep_state	state;
+	bool			initiator;
+	bool			announced;
+	bool			final;
+	bool			retired;
+	bool			hooked;
+	bool			retry;
+	bool			timed;
+	unsigned long		deadline;
+	struct socket		*sock;
+	struct kiw_sk_ops	saved;
+	struct kiw_stream	*stream;
+	struct kiw_qp		*qp;
+	struct iw_cm_id		*id;
+	u8			owed;
+	int			status;
+	u8			ird;
+	u8			ord;
+	u32			cookie;
+	struct kiw_listener	*listener;
+	struct list_head	wait_link;
+	struct kiw_startup	*su;
+};
+
+/**
+ * struct kiw_listener - listening endpoint
+ * @ep: what it has in common with the others; first, so that both are freed alike
+ * @lock: protects the rest
+ * @id: iw_cm's listening side, reference held, or NULL once it stopped
+ * @waiting: endpoints whose Request the user hasn't been told yet
+ * @num_waiting: how many
+ * @max_waiting: more are closed as soon as TCP hands them over
+ */
+struct kiw_listener {
+	struct kiw_ep		ep;
+	struct mutex		lock;
+	struct iw_cm_id		*id;
+	struct list_head	waiting;
+	u32			num_waiting;
+	u32			max_waiting;
+};
+static_assert(offsetof(struct kiw_listener, ep) == 0);
+
+/* cm.c */
+struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size, bool startup);
+void kiw_ep_config(struct kiw_startup *su);
+unsigned int kiw_connect_secs(void);
+unsigned int kiw_mpa_secs(void);
+void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs);
+bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events);
+int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn);
+void kiw_ep_drop_qp(struct kiw_ep *ep);
+void kiw_ep_set_id(struct kiw_ep *ep, struct iw_cm_id *id);
+int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms);
+void kiw_ep_announce(struct kiw_ep *ep);
+void kiw_ep_fail(struct kiw_ep *ep, int status);
+void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how);
+
+/* cm_sock.c */
+int kiw_sock_create(struct kiw_device *dev, const struct iw_cm_id *id, sa_family_t family,
+		    struct socket **res);
+int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr);
+void kiw_sock_close(struct socket *sock, bool reset);
+int kiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
+		   struct sockaddr_storage *remote);
+int kiw_addr_check(struct kiw_device *dev, struct sockaddr_storage *addr);
+int kiw_addr_len(const struct sockaddr_storage *addr);
+void kiw_addr_unmap(struct sockaddr_storage *addr);
+void kiw_ep_hook(struct kiw_ep *ep, const struct kiw_sk_ops *saved);
+void kiw_ep_unhook(struct kiw_ep *ep);
+bool kiw_ep_excess(struct kiw_ep *ep);
+int kiw_ep_push(struct kiw_ep *ep);
+int kiw_ep_pull(struct kiw_ep *ep, enum kiw_mpa_kind kind, struct kiw_mpa_frame *frame);
+
+/* cm_connect.c */
+void kiw_initiator_run(struct kiw_ep *ep, unsigned long events);
+
+/* cm_accept.c */
+void kiw_responder_start(struct kiw_listener *l, struct socket *sock);
+void kiw_responder_run(struct kiw_ep *ep, unsigned long events);
+void kiw_request_forget(struct kiw_ep *ep);
+
+/* cm_listen.c */
+void kiw_listener_run(struct kiw_ep *ep, unsigned long events);
+void kiw_listener_stop(struct kiw_ep *ep);
+bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep);
+int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event);
+void kiw_listener_leave(struct kiw_ep *ep);
+
+#endif /* KIWARP_CM_PRIV_H */

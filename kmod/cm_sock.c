@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sockets of the connection manager: how they are made, bound and released, their addresses, their
+ * callbacks until the stream takes over, and the start-up frames that go through them. All of it
+ * is non-blocking.
+ */
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/net.h>
+#include <linux/tcp.h>
+#include <net/inet_sock.h>
+#include <net/ip.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
+#include <net/tcp.h>
+
+#include "cm_priv.h"
+#include "compat.h"
+
+/* --- making and releasing ------------------------------------------------------------------- */
+
+static void sock_set_tos(struct sock *sk, const struct iw_cm_id *id)
+{
+	if (!id->tos_set)
+		return;
+	ip_sock_set_tos(sk, id->tos);
+	if (sk->sk_family == AF_INET6) {
+		lock_sock(sk);
+		inet6_sk(sk)->tclass = id->tos;
+		release_sock(sk);
+	}
+}
+
+/**
+ * kiw_sock_create() - make a socket that stays on the device's interface
+ * @dev: device, whose namespace lasts as long as its endpoints do
+ * @id: iw_cm's side, for the type of service
+ * @family: AF_INET or AF_INET6
+ * @res: the socket
+ *
+ * May have to load a protocol's module, hence the mutex of the endpoint isn't held for the first
+ * socket of an endpoint.
+ *
+ * Return: 0 or a negative errno.
+ */
+int kiw_sock_create(struct kiw_device *dev, const struct iw_cm_id *id, sa_family_t family,
+		    struct socket **res)
+{
+	struct socket *sock;
+	int err;
+
+	err = sock_create_kern(dev->net, family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	if (err)
+		return err;
+	err = sock_bindtoindex(sock->sk, dev->ifindex, true);
+	if (err) {
+		sock_release(sock);
+		return err;
+	}
+	tcp_sock_set_nodelay(sock->sk);
+	sock_set_tos(sock->sk, id);
+	*res = sock;
+	return 0;
+}
+
+static u16 addr_port(const struct sockaddr_storage *addr)
+{
+	/* The port stands at the same place in both families. */
+	return ntohs(((const struct sockaddr_in *)addr)->sin_port);
+}
+
+static bool port_is_ephemeral(struct sock *sk, u16 port)
+{
+	int low, high;
+
+	inet_get_local_port_range(sock_net(sk), &low, &high);
+	return port >= low && port <= high;
+}
+
+/**
+ * kiw_sock_bind() - bind the socket of an initiator
+ * @sock: socket
+ * @addr: address and port
+ *
+ * rdma_cm numbers its own port space and hands out ephemeral ports without knowing which of them
+ * TCP has given away. A port from that range is therefore only a wish. Other ports were chosen by
+ * somebody, and are had or not.
+ *
+ * Return: 0 or a negative errno.
+ */
+int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr)
+{
+	struct sockaddr_storage any_port = *addr;
+	int err;
+
+	if (addr_port(addr)) {
+		/* As TCP's users do: a port in TIME_WAIT is no obstacle. */
+		sock_set_reuseaddr(sock->sk);
+		err = kernel_bind(sock, kiw_sockaddr(&any_port), kiw_addr_len(addr));
+		if (err != -EADDRINUSE || !port_is_ephemeral(sock->sk, addr_port(addr)))
+			return err;
+		((struct sockaddr_in *)&any_port)->sin_port = 0;
+	}
+	/* TCP chooses the port when it knows the peer: it then is unique per peer only. */
+	inet_set_bit(BIND_ADDRESS_NO_PORT, sock->sk);
+	return kernel_bind(sock, kiw_sockaddr(&any_port), kiw_addr_len(addr));
+}
+
+/**
+ * kiw_sock_close() - release a socket
+ * @sock: socket with its own callbacks
+ * @reset: don't let TCP deliver what it holds
+ *
+ * A kernel's socket doesn't keep its namespace, hence TCP stops its timers when it is released:
+ * what gets lost after that would never be sent again. A socket that shall close in order gets a
+ * reference to the namespace, like that of a process, and TCP finishes by itself. That is over
+ * when the namespace is going.
+ */
+void kiw_sock_close(struct socket *sock, bool reset)
+{
+	struct sock *sk = sock->sk;
+	struct net *net = reset ? NULL : maybe_get_net(sock_net(sk));
+
+	if (net) {
+		lock_sock(sk);
+		sk_net_refcnt_upgrade(sk);
+		release_sock(sk);
+		put_net(net);
+	} else {
+		sock_no_linger(sk);
+	}
+	sock_release(sock);
+}
+
+/* --- addresses ------------------------------------------------------------------------------ */
+
+/** kiw_addr_len() - octets of an address of either family */
+int kiw_addr_len(const struct sockaddr_storage *addr)
+{
+	return addr->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) :
+					     sizeof(struct sockaddr_in);
+}
+
+/** kiw_addr_unmap() - write an IPv4 address that is mapped into IPv6 as what it is */
+void kiw_addr_unmap(struct sockaddr_storage *addr)
+{
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)addr;
+	struct sockaddr_in four = { .sin_family = AF_INET };
+
+	if (addr->ss_family != AF_INET6 || !ipv6_addr_v4mapped(&six->sin6_addr))
+		return;
+	four.sin_port = six->sin6_port;
+	four.sin_addr.s_addr = six->sin6_addr.s6_addr32[3];
+	memset(addr, 0, sizeof(*addr));
+	memcpy(addr, &four, sizeof(four));
+}
+
+/**
+ * kiw_addr_check() - is this an address that the device can have to do with
+ * @dev: device
+ * @addr: address; a link-local one without a scope gets it
+ *
+ * A scope would override the interface that the socket is bound to.
+ *
+ * Return: 0, -EAFNOSUPPORT, or -EADDRNOTAVAIL for a scope that isn't the device's interface.
+ */
+int kiw_addr_check(struct kiw_device *dev, struct sockaddr_storage *addr)
+{
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)addr;
+
+	if (addr->ss_family == AF_INET)
+		return 0;
+	if (addr->ss_family != AF_INET6)
+		return -EAFNOSUPPORT;
+	if (!(ipv6_addr_type(&six->sin6_addr) & IPV6_ADDR_LINKLOCAL))
+		return 0;
+	if (!six->sin6_scope_id)
+		six->sin6_scope_id = dev->ifindex;
+	return six->sin6_scope_id == dev->ifindex ? 0 : -EADDRNOTAVAIL;
+}
+
+/**
+ * kiw_sock_names() - addresses of a connected socket, IPv4 ones always as such
+ * @sock: socket
+ * @local: our end
+ * @remote: the peer's
+ *
+ * Return: 0, or a negative errno when the connection is gone.
+ */
+int kiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
+		   struct sockaddr_storage *remote)
+{
+	int err;
+
+	memset(local, 0, sizeof(*local));
+	memset(remote, 0, sizeof(*remote));
+	err = kernel_getsockname(sock, (struct sockaddr *)local);
+	if (err < 0)
+		return err;
+	err = kernel_getpeername(sock, (struct sockaddr *)remote);
+	if (err < 0)
+		return err;
+	kiw_addr_unmap(local);
+	kiw_addr_unmap(remote);
+	return 0;
+}
+
+/* --- callbacks ------------------------------------------------------------------------------ */
+
+/*
+ * All three do this. sk_callback_lock keeps the endpoint: kiw_ep_unhook() takes it before the
+ * endpoint may go. A socket that TCP made for a listener has our callbacks but no endpoint until
+ * it is accepted.
+ */
+static void sock_event(struct sock *sk)
+{
+	struct kiw_ep *ep;
+
+	read_lock_bh(&sk->sk_callback_lock);
+	ep = __locked_read_sk_user_data_with_flags(sk, SK_USER_DATA_NOCOPY);
+	if (ep)
+		kiw_ep_notify(ep, KIW_EP_SOCKET);
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+/**
+ * kiw_ep_hook() - have the endpoint told what happens on its socket
+ * @ep: endpoint, mutex held; the caller sees to it that the work looks at what happened before
+ * @saved: for an accepted socket, whose callbacks are a copy of its listener's, those that the
+ *	listening socket had at first
+ */
+void kiw_ep_hook(struct kiw_ep *ep, const struct kiw_sk_ops *saved)
+{
+	struct sock *sk = ep->sock->sk;
+
+	lock_sock(sk);
+	write_lock_bh(&sk->sk_callback_lock);
+	if (saved) {
+		ep->saved = *saved;
+	} else {
+		ep->saved.data_ready = sk->sk_data_ready;
+		ep->saved.state_change = sk->sk_state_change;
+		ep->saved.write_space = sk->sk_write_space;
+	}
+	__rcu_assign_sk_user_data_with_flags(sk, ep, SK_USER_DATA_NOCOPY);
+	sk->sk_data_ready = sock_event;
+	sk->sk_state_change = sock_event;
+	sk->sk_write_space = sock_event;
+	write_unlock_bh(&sk->sk_callback_lock);
+	release_sock(sk);
+	ep->hooked = true;
+}
+
+/**
+ * kiw_ep_unhook() - give the socket its own callbacks back
+ * @ep: endpoint, mutex held
+ *
+ * No callback finds the endpoint any more when this returns.
+ */
+void kiw_ep_unhook(struct kiw_ep *ep)
+{
+	struct sock *sk;
+
+	if (!ep->hooked)
+		return;
+	ep->hooked = false;
+	sk = ep->sock->sk;
+	lock_sock(sk);
+	write_lock_bh(&sk->sk_callback_lock);
+	rcu_assign_sk_user_data(sk, NULL);
+	sk->sk_data_ready = ep->saved.data_ready;
+	sk->sk_state_change = ep->saved.state_change;
+	sk->sk_write_space = ep->saved.write_space;
+	write_unlock_bh(&sk->sk_callback_lock);
+	release_sock(sk);
+}
+
+/* --- start-up frames ------------------------------------------------------------------------ */
+
+/**
+ * kiw_ep_excess() - has the peer sent more than it may at this point
+ * @ep: endpoint, mutex held
+ */
+bool kiw_ep_excess(struct kiw_ep *ep)
+{
+	struct sock *sk = ep->sock->sk;
+	bool excess;
+
+	lock_sock(sk);
+	excess = tcp_inq(sk) > 0;
+	release_sock(sk);
+	return excess;
+}
+
+/**
+ * kiw_ep_push() - send our frame, as far as there is room
+ * @ep: endpoint, mutex held
+ *
+ * Return: 0 when all of it is sent; -EAGAIN when the callback will tell of room; else the
+ * connection's error.
+ */
+int kiw_ep_push(struct kiw_ep *ep)
+{
+	struct kiw_startup *su = ep->su;
+
+	while (su->out_sent < su->out_len) {
+		struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+		struct kvec iov = {
+			.iov_base = su->out + su->out_sent,
+			.iov_len = su->out_len - su->out_sent,
+		};
+		int n = kernel_sendmsg(ep->sock, &msg, &iov, 1, iov.iov_len);
+
+		if (n < 0)
+			return n;
+		su->out_sent += n;
+	}
+	return 0;
+}
+
+/**
+ * kiw_ep_pull() - receive the peer's frame, as far as it is there, and not an octet beyond
+ * @ep: endpoint, mutex held
+ * @kind: which frame is due
+ * @frame: output
+ *
+ * Return: 0 when it is complete; -EAGAIN when more has to come; -EPROTO when it is malformed;
+ * -ECONNRESET when the peer closed; else the connection's error.
+ */
+int kiw_ep_pull(struct kiw_ep *ep, enum kiw_mpa_kind kind, struct kiw_mpa_frame *frame)
+{
+	struct kiw_startup *su = ep->su;
+
+	for (;;) {
+		struct msghdr msg = {};
+		struct kvec iov;
+		int n;
+
+		switch (kiw_mpa_parse(su->in, su->in_have, kind, frame)) {
+		case KIW_DONE:
+			return 0;
+		case KIW_MORE:
+			break;
+		default:
+			ibdev_dbg(&ep->dev->ibdev, "malformed start-up frame: %d\n", frame->bad);
+			kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_MALFORMED);
+			return -EPROTO;
+		}
+
+		iov.iov_base = su->in + su->in_have;
+		iov.iov_len = min_t(size_t, frame->need, sizeof(su->in)) - su->in_have;
+		n = kernel_recvmsg(ep->sock, &msg, &iov, 1, iov.iov_len, MSG_DONTWAIT);
+		if (n <= 0)
+			return n ? n : -ECONNRESET;
+		su->in_have += n;
+	}
+}
