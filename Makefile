@@ -29,7 +29,7 @@ all: modules provider
 ## modules: the kernel module, for KDIR (default: the running kernel's headers); W=1 and C=1 as in the kernel
 .PHONY: modules
 modules: config
-	+$(kbuild) M=$(top) modules
+	@+$(kbuild) M=$(top) modules
 
 .PHONY: config
 config:
@@ -46,12 +46,12 @@ tests: $(test_dirs) $(if $(kunit),kunit)
 $(test_dirs):
 	$(MAKE) -C $@ O=$(out)/$@ $(user)
 kunit:
-	+$(kbuild) M=$(top)/tests/kunit modules
+	@+$(kbuild) M=$(top)/tests/kunit modules
 
 ## install: module, provider and its registration, on this machine
 .PHONY: install
 install: modules provider
-	+$(kbuild) M=$(top) INSTALL_MOD_DIR=updates modules_install
+	@+$(kbuild) M=$(top) INSTALL_MOD_DIR=updates modules_install
 	$(MAKE) install-provider
 	depmod -a $(KVER)
 
