@@ -144,16 +144,25 @@ int fill(WorkQueue &queue, WorkRequest *wr, WorkRequest **bad_wr, Write write)
 	return error;
 }
 
-bool not_connected(int error)
+/// Before the first request of a connection: finds out whether there is one. Doorbells are answered with
+/// an error until then, and nothing may stay in the ring that a later one would send after all.
+int check_connected(Qp &qp)
 {
-	return error == EINVAL || error == ENOTCONN;
+	if (qp.connected.load(std::memory_order_relaxed)) [[likely]]
+		return 0;
+	const int error = qp.doorbell.ring_send();
+	if (!error)
+		qp.connected.store(true, std::memory_order_relaxed);
+	return error;
 }
 
-/// The kernel refused to look at a send ring whose QP isn't connected, so nothing of it from index on
-/// was taken. Under the lock. Other threads may have published behind it: they get the same answer.
+/// The connection was closed in good order and the QP is idle again: the kernel took nothing of the send
+/// ring from index on. What other threads published behind it gets the same answer.
 void take_back(Qp &qp, std::uint32_t index)
 {
-	qp.connected = false;
+	Guard guard(qp.sq.lock);
+
+	qp.connected.store(false, std::memory_order_relaxed);
 	if (static_cast<std::int32_t>(qp.sq.next - index) > 0) {
 		qp.sq.next = index;
 		qp.sq.ring.publish(index);
@@ -168,42 +177,33 @@ bool sq_wants_doorbell(const WorkRing &ring)
 
 } // namespace
 
-// Until there is a connection the lock is held over the doorbell, so that a refused request can be
-// taken back and no other thread's doorbell sends it after all. From then on, posters don't wait for
-// the one that is in the kernel and sending.
 int post_send(ibv_qp *ibv, ibv_send_wr *wr, ibv_send_wr **bad_wr)
 {
 	Qp &qp = Qp::from(ibv);
 	WorkQueue &sq = qp.sq;
 
+	if (const int error = check_connected(qp)) {
+		*bad_wr = wr;
+		return error;
+	}
+
 	sq.lock.lock();
 	const std::uint32_t first = sq.next;
 	const int error = fill(sq, wr, bad_wr,
 		[&qp](const ibv_send_wr &request, std::byte *slot) { return write_send(qp, request, slot); });
-	if (sq.next == first || !sq_wants_doorbell(sq.ring)) {
-		sq.lock.unlock();
-		return error;
-	}
+	const bool ring = sq.next != first && sq_wants_doorbell(sq.ring);
+	sq.lock.unlock();
 
-	const bool connected = qp.connected;
-	if (connected)
-		sq.lock.unlock();
-	const int refused = qp.doorbell.ring_send();
-	if (refused) [[unlikely]] {
-		*bad_wr = wr;
-		if (not_connected(refused)) {
-			if (connected)
-				sq.lock.lock();
-			take_back(qp, first);
-			sq.lock.unlock();
+	// Without the lock: nobody waits for the one that is in the kernel and sending.
+	if (ring) {
+		if (const int refused = qp.doorbell.ring_send()) [[unlikely]] {
+			if (refused == EINVAL || refused == ENOTCONN)
+				take_back(qp, first);
+			*bad_wr = wr;
 			return refused;
 		}
 	}
-	if (!connected) {
-		qp.connected = !refused;
-		sq.lock.unlock();
-	}
-	return refused ? refused : error;
+	return error;
 }
 
 int post_recv(ibv_qp *ibv, ibv_recv_wr *wr, ibv_recv_wr **bad_wr)

@@ -75,7 +75,11 @@ int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_att
 {
 	pabi::QueryQp request{};
 
-	return ibv_cmd_query_qp(qp, attr, mask, init_attr, &request, sizeof(request));
+	if (const int error = ibv_cmd_query_qp(qp, attr, mask, init_attr, &request, sizeof(request)))
+		return error;
+	// The kernel doesn't know: it sees single requests, signalled or not.
+	init_attr->sq_sig_all = Qp::from(qp).signal_all;
+	return 0;
 }
 
 int modify_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask)
@@ -90,8 +94,7 @@ int modify_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask)
 		qp.forget_completions();
 		qp.sq.release_consumed();
 		qp.rq.release_consumed();
-		Guard guard(qp.sq.lock);
-		qp.connected = false;
+		qp.connected.store(false, std::memory_order_relaxed);
 	}
 	return 0;
 }

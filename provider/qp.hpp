@@ -41,8 +41,8 @@ struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	Doorbell doorbell;
 	std::uint32_t max_inline = 0;
 	bool signal_all = false;
-	// A doorbell for the send ring went well: there is, or was, a connection. Protected by sq.lock.
-	bool connected = false;
+	// There is, or was, a connection: see check_connected() in post.cpp.
+	std::atomic<bool> connected = false;
 	WorkQueue sq;
 	WorkQueue rq;
 

@@ -106,6 +106,7 @@ Own &own_part(void *buffer, std::size_t size)
 extern "C" {
 
 // The provider's write(2), by the linker's --wrap.
+// NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
 ssize_t __real_write(int fd, const void *data, size_t size);
 ssize_t __wrap_write(int fd, const void *data, size_t size)
 {
@@ -139,6 +140,7 @@ ssize_t __wrap_write(int fd, const void *data, size_t size)
 	}
 	return static_cast<ssize_t>(size);
 }
+// NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
 
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ibv_cq *cq, void *, std::size_t,
 	void *response, std::size_t response_size)

@@ -27,6 +27,7 @@ protected:
 	{
 		cq = kiw::create_cq(kernel.context(), 64, nullptr, 0);
 		qp = new_qp();
+		connect();
 	}
 
 	~Provider() override
@@ -47,6 +48,9 @@ protected:
 		attr.qp_type = IBV_QPT_RC;
 		return kiw::create_qp(kernel.pd(), &attr);
 	}
+
+	/// The first post finds out whether there is a connection, by a doorbell of its own.
+	void connect() { kiw::Qp::from(qp).connected = true; }
 
 	static ibv_send_wr send_wr(std::uint64_t id = 0, unsigned int flags = IBV_SEND_SIGNALED)
 	{
@@ -167,7 +171,7 @@ TEST_F(Provider, InlineDataIsGatheredIntoTheSlot)
 {
 	std::array<char, 100> text{};
 	std::generate(text.begin(), text.end(), [c = 'A']() mutable { return c++; });
-	std::array<ibv_sge, 4> list{{{reinterpret_cast<std::uintptr_t>(&text[0]), 30, 0}, {0, 0, 0},
+	std::array<ibv_sge, 4> list{{{reinterpret_cast<std::uintptr_t>(text.data()), 30, 0}, {0, 0, 0},
 		{reinterpret_cast<std::uintptr_t>(&text[30]), 1, 0},
 		{reinterpret_cast<std::uintptr_t>(&text[31]), 69, 0}}};
 	ibv_send_wr wr = send_wr(0, IBV_SEND_INLINE);
@@ -292,24 +296,38 @@ TEST_F(Provider, ReceivesRingOnlyWhileFlushing)
 	EXPECT_EQ(rq().produced(), 2);
 }
 
-TEST_F(Provider, WithoutAConnectionNothingStaysPosted)
+TEST_F(Provider, WithoutAConnectionNothingIsPosted)
 {
 	int answer = EINVAL;
 	kernel.on_doorbell = [&](const FakeDoorbell &) {
+		EXPECT_EQ(sq().produced(), 0);
 		return answer;
 	};
+	kiw::Qp::from(qp).connected = false;
 	EXPECT_EQ(post(send_wr(1)), EINVAL);
 	EXPECT_EQ(sq().produced(), 0);
 	answer = ENOTCONN;
 	EXPECT_EQ(post(send_wr(2)), ENOTCONN);
 	EXPECT_EQ(sq().produced(), 0);
-	answer = 0;
+	kernel.on_doorbell = nullptr;
 	EXPECT_EQ(post(send_wr(3)), 0);
 	EXPECT_EQ(sq().produced(), 1);
 	EXPECT_EQ(sq().entry<kiw_wqe>(0).wr_id, 3);
-	answer = EINVAL; // idle again, after an orderly close
-	EXPECT_EQ(post(send_wr(4)), EINVAL);
+}
+
+TEST_F(Provider, AfterAnOrderlyCloseNothingStaysPosted)
+{
+	EXPECT_EQ(post(send_wr(1)), 0);
+	kernel.on_doorbell = [](const FakeDoorbell &) {
+		return EINVAL;
+	};
+	EXPECT_EQ(post(send_wr(2)), EINVAL);
 	EXPECT_EQ(sq().produced(), 1);
+	EXPECT_EQ(post(send_wr(3)), EINVAL);
+	kernel.on_doorbell = nullptr;
+	EXPECT_EQ(post(send_wr(4)), 0);
+	EXPECT_EQ(sq().produced(), 2);
+	EXPECT_EQ(sq().entry<kiw_wqe>(1).wr_id, 4);
 }
 
 TEST_F(Provider, DeviceRemovalIsReported)
@@ -354,6 +372,7 @@ TEST_F(Provider, SignalAllSignalsEverything)
 {
 	kiw::destroy_qp(qp);
 	qp = new_qp(nullptr, 1);
+	connect();
 	ASSERT_EQ(post(send_wr(0, 0)), 0);
 	EXPECT_EQ(sq().entry<kiw_wqe>(0).flags, KIW_WQE_SIGNALED);
 }
@@ -445,6 +464,7 @@ TEST_F(Provider, ResetTakesCompletionsAwayAndFreesTheRings)
 	for (std::uint32_t i = 0; i < depth; i++)
 		EXPECT_EQ(post(send_wr()), 0);
 	EXPECT_EQ(post(send_wr()), ENOMEM);
+	EXPECT_EQ(kernel.doorbells, static_cast<int>(2 * depth + 1)); // one more, whether it is connected
 }
 
 TEST_F(Provider, ArmingForTheNextIsNotWeakened)
