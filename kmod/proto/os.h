@@ -13,7 +13,12 @@
 #include <linux/minmax.h>
 #include <linux/string.h>
 #include <linux/types.h>
+/* 6.12: no longer below asm/ */
+#if __has_include(<linux/unaligned.h>)
 #include <linux/unaligned.h>
+#else
+#include <asm/unaligned.h>
+#endif
 
 #else
 

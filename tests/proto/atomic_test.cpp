@@ -54,7 +54,9 @@ TEST(Atomic, add_agrees_with_the_bitwise_definition)
 		return x ^= x << 17;
 	};
 	for (int i = 0; i < 20000; i++) {
-		const auto old = random(), data = random(), mask = random() & random();
+		const auto old = random(), data = random();
+		auto mask = random();
+		mask &= random();
 		ASSERT_EQ(add(old, data, mask), slow_add(old, data, mask));
 	}
 	EXPECT_EQ(add(0x1234, 0xff, UINT64_MAX), 0x1234u ^ 0xff);

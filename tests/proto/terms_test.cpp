@@ -95,6 +95,8 @@ TEST(Terms, large_fpdus_take_both_sides)
 				i.large = a;
 				r.large = b;
 				const Outcome o = negotiate(i, r);
+				EXPECT_EQ(o.req.large, a);
+				EXPECT_EQ(o.rep.large, a && b);
 				EXPECT_EQ(o.initiator.large, a && b);
 				EXPECT_EQ(o.responder.large, a && b);
 			}
