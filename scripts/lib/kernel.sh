@@ -2,7 +2,7 @@
 # The kernels that are built here (User-Mode Linux) and the peer driver siw. Sourced after tree.sh.
 
 # source_package VERSION TREEDIR: path of the linux-source package of that version
-source_package() { tree_fetch "$2" "linux-source-$1" "$CACHE/debs/source-${2##*/}"; }
+source_package() { tree_fetch "$2" "linux-source-$1" "$CACHE/debs/source-$(tree_release "$2")"; }
 
 # unpack_source DEB VERSION FOLDER TAR-ARGUMENT...: parts of the kernel source, without its top folder
 unpack_source() {
@@ -23,7 +23,7 @@ uml_dir() {
 	local files
 	mapfile -t files < <(uml_configs "$2")
 	for f in "${files[@]}"; do [ -r "$f" ] || die 2 "no kernel configuration ${f##*/}"; done
-	echo "$CACHE/kernels/uml-$1-$2-$(hash_of "${files[@]}" "$TOP/scripts/kernels/build-uml" -- "${3##*/}")"
+	echo "$CACHE/kernels/uml-$1-$2-$(hash_of "${files[@]}" "$TOP/scripts/kernels/build-uml" -- "$(tree_release "$3")")"
 }
 
 # uml_need VERSION CONFIGS TREEDIR: builds it unless it is there
@@ -53,7 +53,7 @@ uml_make() {
 }
 
 # siw_dir KVER TREEDIR KERNELKEY: where the peer driver, built for that kernel, stands
-siw_dir() { echo "$CACHE/siw/$1-$(hash_of "$TOP/scripts/kernels/build-siw" -- "${2##*/}" "$3")"; }
+siw_dir() { echo "$CACHE/siw/$1-$(hash_of "$TOP/scripts/kernels/build-siw" -- "$(tree_release "$2")" "$3")"; }
 
 # siw_need KVER TREEDIR KERNELKEY VERSION KDIR BIND...
 siw_need() {
