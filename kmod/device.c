@@ -328,7 +328,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 		return NULL;
 
 	INIT_LIST_HEAD(&dev->link);
-	xa_init_flags(&dev->qps, XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->mrs, XA_FLAGS_ACCOUNT);
 	spin_lock_init(&dev->ep_lock);
 	INIT_LIST_HEAD(&dev->eps);
