@@ -120,7 +120,7 @@ iterations() {
 
 # turn REPETITION WHO GROUP KIND OCTETS MTU CRC: one run of one contender
 turn() {
-	local rep=$1 who=$2 group=$3 kind=$4 octets=$5 mtu=$6 crc=$7 key value= reason= n first=500
+	local rep=$1 who=$2 group=$3 kind=$4 octets=$5 mtu=$6 crc=$7 key n first=500 value="" reason=""
 	key="$who $kind $octets $mtu $crc"
 	[ -z "${broken[$key]:-}" ] || return 0
 	[ "$octets" -lt 16384 ] || first=200
