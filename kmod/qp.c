@@ -306,6 +306,8 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 	struct kiw_qp_step step;
 
 	switch (to) {
+	case IB_QPS_RTR:	/* librdmacm asks for it before it accepts; there is nothing to do */
+		return qp->state == KIW_QP_IDLE ? 0 : -EINVAL;
 	case IB_QPS_RESET:
 	case IB_QPS_INIT:
 		step = kiw_qp_next(qp->state, KIW_EV_MODIFY_RESET);
