@@ -205,6 +205,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	qp->state = KIW_QP_IDLE;
 	qp->send_cq = to_kiw_cq(attr->send_cq);
 	qp->recv_cq = to_kiw_cq(attr->recv_cq);
+	qp->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
 	qp->cookie = req.cookie;
 	qp->owner = get_pid(task_tgid(current));
 	attr->cap.max_send_sge = max(attr->cap.max_send_sge, 1U);
@@ -390,6 +391,18 @@ static int modify_state(struct kiw_qp *qp, enum ib_qp_state to)
 	return ret;
 }
 
+/*
+ * rdma_cm takes a client's QP to INIT without any right and never comes back to it, so none at that
+ * point means that the rights of the regions decide alone. Whoever wants none says so without a
+ * change of state, or grants local writes only.
+ */
+static void set_access(struct kiw_qp *qp, int access, bool with_state)
+{
+	if (!access && with_state)
+		access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
+	WRITE_ONCE(qp->access, access);
+}
+
 int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
 	const int known = IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_EN_SQD_ASYNC_NOTIFY |
@@ -407,7 +420,7 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != shown_state(qp))
 		return -EINVAL;
 	if (mask & IB_QP_ACCESS_FLAGS)
-		WRITE_ONCE(qp->access, attr->qp_access_flags);
+		set_access(qp, attr->qp_access_flags, mask & IB_QP_STATE);
 	return mask & IB_QP_STATE ? modify_state(qp, attr->qp_state) : 0;
 }
 
