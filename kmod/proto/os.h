@@ -9,16 +9,11 @@
 #ifdef __KERNEL__
 
 #include <linux/build_bug.h>
+#include <linux/etherdevice.h> /* unaligned access: its own header moved in 6.12 */
 #include <linux/kernel.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
 #include <linux/types.h>
-/* 6.12: no longer below asm/ */
-#if __has_include(<linux/unaligned.h>)
-#include <linux/unaligned.h>
-#else
-#include <asm/unaligned.h>
-#endif
 
 #else
 
