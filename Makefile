@@ -73,7 +73,7 @@ guest-install:
 		-exec install -t $(DESTDIR)/usr/lib/kiwarp/tests {} +; fi
 
 dkms_files := Makefile Kbuild VERSION LICENSES scripts/probe-kernel kmod/Kbuild \
-	$(wildcard kmod/*.[ch] kmod/compat/*/*.h kmod/proto/*.[ch] uapi/*.h)
+	$(wildcard kmod/*.[ch] kmod/proto/*.[ch] uapi/*.h)
 
 ## dkms-install: the module's source into DKMS, which builds it for each kernel
 .PHONY: dkms-install
