@@ -8,6 +8,8 @@
 #   pair NAME SERVER... -- CLIENT...
 #                         SERVER in right, CLIENT in left once the server listens; both must end with 0.
 #                         PORT= the TCP port that the server listens on, when it isn't the first new one
+#                         ENDLESS=1 for a server that doesn't end by itself: it must outlive the client
+#                         SERVER_HOST= CLIENT_HOST= other namespaces, "-" for outside of both
 
 FAILED=0
 LIMIT=60
@@ -30,6 +32,11 @@ finish() { exit $((FAILED > 0)); }
 
 left() { ip netns exec left "$@"; }
 right() { ip netns exec right "$@"; }
+
+SERVER_HOST=right
+CLIENT_HOST=left
+# in_host HOST: sets IN to the words that put a command into that namespace
+in_host() { if [ "$1" = - ]; then IN=(); else IN=(ip netns exec "$1"); fi; }
 
 # limited COMMAND...: COMMAND, which may be one of these functions, within LIMIT seconds
 limited() {
@@ -62,9 +69,10 @@ until_true() {
 	done
 }
 
-# What listens in right: TCP sockets, and RDMA endpoints, which need not show up as sockets
+# What listens in the server's namespace: TCP sockets, and RDMA endpoints, which need not show up as sockets
 listeners() {
-	right ss -Hltn | awk '{ print $4 }'
+	in_host "$SERVER_HOST"
+	"${IN[@]}" ss -Hltn | awk '{ print $4 }'
 	rdma resource show cm_id 2>/dev/null | grep -o 'state LISTEN.* src-addr [^ ]*' || :
 }
 listens() {
@@ -82,13 +90,20 @@ pair() {
 	while [ "$1" != -- ]; do server+=("$1"); shift; done
 	shift
 	before=$(listeners | sort)
-	ip netns exec right timeout -k 5 "$LIMIT" "${server[@]}" >"$WORK/server" 2>&1 &
+	in_host "$SERVER_HOST"
+	"${IN[@]}" timeout -k 5 "$LIMIT" "${server[@]}" >"$WORK/server" 2>&1 &
 	pid=$!
 	until_true settled "$before" "$pid" || :
-	limited left "$@" >"$WORK/client" 2>&1 || status=$?
-	# A client that failed leaves its server waiting for ever.
-	[ $status = 0 ] || kill "$pid" 2>/dev/null || :
-	wait "$pid" || server_status=$?
+	in_host "$CLIENT_HOST"
+	limited "${IN[@]}" "$@" >"$WORK/client" 2>&1 || status=$?
+	if [ $status = 0 ] && [ -n "${ENDLESS:-}" ]; then
+		kill "$pid" 2>/dev/null || server_status=$?
+		wait "$pid" || :
+	else
+		# A client that failed leaves its server waiting for ever.
+		[ $status = 0 ] || kill "$pid" 2>/dev/null || :
+		wait "$pid" || server_status=$?
+	fi
 	if [ $status = 0 ] && [ $server_status = 0 ]; then
 		ok "$name"
 		return

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0
+# The programs that people run over RDMA, a function each. Source it after tests/lib.sh.
+#
+# The first argument is the test's name, what follows goes to both sides. The client runs in CLIENT_HOST and connects to
+# address A of SERVER_HOST; B is the client's own address, needed where the program binds it.
+
+A=10.77.0.2
+B=10.77.0.1
+
+# start HOST OUTPUT COMMAND...: in the background, as process $!
+start() {
+	local output=$2
+	in_host "$1"
+	shift 2
+	"${IN[@]}" timeout -k 5 600 "$@" >"$output" 2>&1 &
+}
+
+# rping NAME OPTION...: every octet that arrives is compared (-V)
+rping_test() {
+	local name=$1
+	shift
+	PORT=7174 pair "$name" rping -s -a "$A" -V "$@" -- rping -c -a "$A" -V "$@"
+}
+
+ucmatose_test() {
+	local name=$1 family=ip
+	shift
+	[[ $A != *:* ]] || family=ip6
+	PORT=7471 pair "$name" ucmatose -f $family -b "$A" "$@" -- ucmatose -f $family -s "$A" "$@"
+}
+
+# rstream and riostream: rsockets, with Sends and RDMA Writes below. -T v compares what arrives.
+rstream_test() {
+	local name=$1
+	shift
+	PORT=7471 pair "$name" rstream -b "$A" -T v "$@" -- rstream -s "$A" -T v "$@"
+}
+riostream_test() {
+	local name=$1
+	shift
+	PORT=7471 pair "$name" riostream -b "$A" -T v "$@" -- riostream -s "$A" -T v "$@"
+}
+
+# rcopy NAME OCTETS: the server goes on for ever
+rcopy_test() {
+	local name=$1
+	rm -f "$WORK/copy"
+	head -c "$2" /dev/urandom >"$WORK/original"
+	PORT=7427 ENDLESS=1 pair "$name" rcopy -- rcopy "$WORK/original" "$A:$WORK/copy"
+	t "$name.same_content" cmp "$WORK/original" "$WORK/copy"
+}
+
+# perftest NAME TOOL OPTION...: iWARP connects by rdma_cm only, hence -R; -F is about the clock rate of the CPU
+perftest_test() {
+	local name=$1 tool=$2 family=()
+	shift 2
+	[[ $A != *:* ]] || family=(--ipv6-addr)
+	PORT=18515 pair "$name" "$tool" -R -F "${family[@]}" "$@" -- "$tool" -R -F "${family[@]}" "$@" "$A"
+}
+
+# fio NAME VERB OPTION...: the server takes what it is given; it can compare nothing
+fio_test() {
+	local name=$1 verb=$2
+	shift 2
+	PORT=7777 pair "$name" \
+		fio --name=s --ioengine=rdma --rw=read --port=7777 --size=1m --bs=64k --iodepth=4 "$@" -- \
+		fio --name=c --ioengine=rdma --rw=write --port=7777 --size=1m --bs=64k --iodepth=4 \
+		--hostname="$A" --verb="$verb" "$@"
+}
+
+fi_pingpong_test() {
+	local name=$1
+	shift
+	PORT=47592 pair "$name" fi_pingpong -p verbs -e msg -c "$@" -- fi_pingpong -p verbs -e msg -c "$@" "$A"
+}
