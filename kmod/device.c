@@ -37,8 +37,8 @@ static int kiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 	attr->max_qp_wr = KIW_MAX_QP_WR;
 	attr->max_send_sge = KIW_MAX_SGE;
 	attr->max_recv_sge = KIW_MAX_SGE;
-	/* A Read has one sink: the wire format names a single STag. */
-	attr->max_sge_rd = 1;
+	/* The wire names one sink, but the response is placed by what we keep of the request. */
+	attr->max_sge_rd = KIW_MAX_SGE;
 	attr->max_cq = KIW_MAX_CQ;
 	attr->max_cqe = KIW_MAX_CQE;
 	attr->max_mr = KIW_MAX_MR;
