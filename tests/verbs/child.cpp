@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "child.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <rdma/ib_user_verbs.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "connection.hpp"
+#include "kiwarp-abi.h"
+
+namespace vt {
+
+Child::Child(std::vector<std::string> arguments)
+{
+	std::vector<char *> argv;
+	std::string program = "verbs_test";
+
+	argv.push_back(program.data());
+	for (std::string &argument : arguments)
+		argv.push_back(argument.data());
+	argv.push_back(nullptr);
+	if (const int error = posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, argv.data(), environ))
+		fail("posix_spawn", error);
+}
+
+Child::~Child()
+{
+	if (!reaped_)
+		kill();
+}
+
+bool Child::running()
+{
+	if (!reaped_)
+		reaped_ = waitpid(pid_, &status_, WNOHANG) == pid_;
+	return !reaped_;
+}
+
+void Child::kill()
+{
+	::kill(pid_, SIGKILL);
+	while (waitpid(pid_, &status_, 0) < 0 && errno == EINTR)
+		;
+	reaped_ = true;
+}
+
+namespace {
+
+/// Posts and polls for ever; the parent is to kill us, we don't leave by ourselves.
+[[noreturn]] void flood(const Side &side, const std::function<int()> &post)
+{
+	for (;;) {
+		while (post() == 0)
+			;
+		if (side.sent().status != IBV_WC_SUCCESS)
+			_exit(1);
+	}
+}
+
+/// Connects to the parent and sends it 64 KB messages for ever, a new one for each empty one that it answers.
+[[noreturn]] void part_sender(std::uint16_t port)
+{
+	const auto side = start_connecting(port, {});
+	const Region from(side->pd(), 65536);
+	int credit = 32;
+
+	side->receive_empty(static_cast<int>(side->cap().max_recv_wr));
+	side->events().wait(RDMA_CM_EVENT_ESTABLISHED, side->id());
+	for (;;) {
+		for (; credit > 0; credit--)
+			if (side->send({from.sge()}))
+				_exit(1);
+		credit += side->received().status == IBV_WC_SUCCESS && side->receive() == 0;
+		for (const ibv_wc &wc : poll_all(side->send_cq()))
+			if (wc.status != IBV_WC_SUCCESS)
+				_exit(1);
+	}
+}
+
+/// Connects, tells the parent of a region by a message, and lets it write there.
+[[noreturn]] void part_target(std::uint16_t port)
+{
+	const auto side = start_connecting(port, {});
+	side->events().wait(RDMA_CM_EVENT_ESTABLISHED, side->id());
+	const Region target(side->pd(), 1 << 20);
+	const Region message(side->pd(), 16);
+	const std::uint64_t address = target.address();
+	const std::uint32_t rkey = target.rkey();
+
+	std::memcpy(message.data(), &address, sizeof(address));
+	std::memcpy(message.data() + 8, &rkey, sizeof(rkey));
+	if (side->send({message.sge()}))
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+/// Connects to itself and floods itself: both ends die at once.
+[[noreturn]] void part_both()
+{
+	Pair pair;
+	const Region from(pair.a().pd(), 1 << 20);
+	const Region to(pair.b().pd(), 1 << 20);
+
+	flood(pair.a(), [&] { return pair.a().write({from.sge()}, {.remote = to.address(), .rkey = to.rkey()}); });
+}
+
+// --- scribbling -----------------------------------------------------------------------------------
+
+struct Range {
+	std::uint8_t *start;
+	std::size_t size;
+};
+
+/// The rings that this process has mapped.
+std::vector<Range> mapped_rings()
+{
+	std::vector<Range> rings;
+	std::ifstream maps("/proc/self/maps");
+	std::string line;
+
+	while (std::getline(maps, line)) {
+		if (line.find("uverbs") == std::string::npos || line.find(" rw-s ") == std::string::npos)
+			continue;
+		char *end = nullptr;
+		const auto from = std::strtoull(line.c_str(), &end, 16);
+		const auto to = std::strtoull(end + 1, nullptr, 16);
+		rings.push_back({reinterpret_cast<std::uint8_t *>(from), to - from});
+	}
+	return rings;
+}
+
+/// A doorbell as the provider rings it.
+void ring_doorbell(const Side &side, bool send)
+{
+	struct {
+		ib_uverbs_cmd_hdr header;
+		std::uint64_t response;
+		std::uint32_t qp_handle, wr_count, sge_count, wqe_size;
+	} command{};
+	std::uint32_t bad_wr = 0;
+
+	command.header.command = send ? IB_USER_VERBS_CMD_POST_SEND : IB_USER_VERBS_CMD_POST_RECV;
+	command.header.in_words = sizeof(command) / 4;
+	command.header.out_words = 1;
+	command.response = reinterpret_cast<std::uintptr_t>(&bad_wr);
+	command.qp_handle = side.qp()->handle;
+	command.wqe_size = send ? sizeof(ib_uverbs_send_wr) : sizeof(ib_uverbs_recv_wr);
+	if (write(side.context()->cmd_fd, &command, sizeof(command)) < 0 && errno == EBADF)
+		_exit(3);
+}
+
+class Scribbler {
+public:
+	explicit Scribbler(std::uint32_t seed) : random_(seed) {}
+
+	void play()
+	{
+		for (int i = 0; i < 30; i++) {
+			Pair pair;
+			const Region at_a(pair.a().pd(), 65536);
+			const Region at_b(pair.b().pd(), 65536);
+			keys_ = {at_a.rkey(), at_b.rkey()};
+			addresses_ = {at_a.address(), at_b.address()};
+			for (int n = 0; n < 8; n++) {
+				(void)pair.a().receive({at_a.sge(0, 100)});
+				(void)pair.b().receive({at_b.sge(0, 100)});
+			}
+			scribble(pair, i % 4);
+		}
+	}
+
+private:
+	std::uint32_t number(std::uint32_t below) { return static_cast<std::uint32_t>(random_()) % below; }
+
+	/// Whatever comes; mode says what is likelier.
+	void scribble(Pair &pair, int mode)
+	{
+		const std::vector<Range> rings = mapped_rings();
+		std::atomic<bool> stop = false;
+
+		if (rings.empty())
+			_exit(4);
+		// Mode 3: requests change while the kernel looks at them.
+		std::thread second([&, seed = random_()] {
+			std::mt19937 random(static_cast<std::uint32_t>(seed));
+			while (mode == 3 && !stop) {
+				const Range &ring = rings[random() % rings.size()];
+				ring.start[KIW_RING_HEADER + random() % 512] ^= static_cast<std::uint8_t>(random());
+			}
+		});
+		for (int round = 0; round < 100; round++) {
+			for (const Range &ring : rings) {
+				if (mode == 0)
+					anything(ring);
+				else
+					plausible(ring);
+			}
+			for (const Side *side : {&pair.a(), &pair.b()}) {
+				ring_doorbell(*side, true);
+				ring_doorbell(*side, false);
+			}
+			if (mode == 2 && round == 50) {
+				(void)pair.a().modify(IBV_QPS_ERR);
+			}
+		}
+		stop = true;
+		second.join();
+	}
+
+	void anything(const Range &ring)
+	{
+		for (int i = 0; i < 16; i++) {
+			const std::size_t place =
+				number(4) ? number(KIW_RING_HEADER) : number(static_cast<std::uint32_t>(ring.size));
+			ring.start[place] = static_cast<std::uint8_t>(random_());
+		}
+	}
+
+	/// Requests that are nearly right, and an index that moves a little, so that the kernel looks at them.
+	void plausible(const Range &ring)
+	{
+		auto *words = reinterpret_cast<std::uint32_t *>(ring.start);
+		const std::size_t slots = (ring.size - KIW_RING_HEADER) / sizeof(kiw_wqe);
+
+		for (int i = 0; i < 8; i++) {
+			auto *wqe = reinterpret_cast<kiw_wqe *>(ring.start + KIW_RING_HEADER) +
+				    number(static_cast<std::uint32_t>(slots));
+			wqe->opcode = static_cast<std::uint8_t>(number(6));
+			wqe->flags = static_cast<std::uint8_t>(number(32));
+			wqe->num_sge = static_cast<std::uint8_t>(number(10) ? number(3) : random_());
+			wqe->inline_len = number(10) ? number(300) : static_cast<std::uint32_t>(random_());
+			wqe->rkey = number(4) ? keys_.at(number(2)) : static_cast<std::uint32_t>(random_());
+			wqe->remote_addr = addresses_.at(number(2)) + number(70000);
+			auto *sge = reinterpret_cast<kiw_sge *>(wqe + 1);
+			if (reinterpret_cast<std::uint8_t *>(sge + 1) <= ring.start + ring.size)
+				*sge = {addresses_.at(number(2)) + number(70000),
+					number(3) ? number(2000) : static_cast<std::uint32_t>(random_()),
+					keys_.at(number(2))};
+		}
+		words[0] += number(20) ? number(4) : static_cast<std::uint32_t>(random_());
+		if (!number(20))
+			words[16] = static_cast<std::uint32_t>(random_());
+		if (!number(20))
+			words[17] = static_cast<std::uint32_t>(random_());
+	}
+
+	std::mt19937 random_;
+	std::vector<std::uint32_t> keys_;
+	std::vector<std::uint64_t> addresses_;
+};
+
+} // namespace
+
+int play_part(const std::vector<std::string> &arguments)
+{
+	if (arguments.empty() || arguments[0].rfind("part-", 0) != 0)
+		return -1;
+	const std::string &part = arguments[0];
+	const auto number = arguments.size() > 1 ? static_cast<std::uint32_t>(std::stoul(arguments[1])) : 0U;
+
+	try {
+		if (part == "part-sender")
+			part_sender(static_cast<std::uint16_t>(number));
+		if (part == "part-target")
+			part_target(static_cast<std::uint16_t>(number));
+		if (part == "part-both")
+			part_both();
+		if (part == "part-scribbler") {
+			Scribbler(number).play();
+			return 0;
+		}
+	} catch (const std::exception &error) {
+		std::cerr << part << ": " << error.what() << '\n';
+	}
+	return 1;
+}
+
+} // namespace vt

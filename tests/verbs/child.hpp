@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Other processes for the tests: this program again, told by its arguments to play a part.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+namespace vt {
+
+/// Plays the part that the arguments of main() name; -1 if they name none.
+int play_part(const std::vector<std::string> &arguments);
+
+/// A child that plays a part. It is killed, if it still runs, when the object goes.
+class Child {
+public:
+	explicit Child(std::vector<std::string> arguments);
+	~Child();
+	Child(const Child &) = delete;
+	Child &operator=(const Child &) = delete;
+
+	pid_t pid() const { return pid_; }
+	bool running();
+	/// SIGKILL, and waits until everything that it held is given back.
+	void kill();
+	/// Of wait(2), once it no longer runs.
+	int status() const { return status_; }
+
+private:
+	pid_t pid_;
+	bool reaped_ = false;
+	int status_ = 0;
+};
+
+} // namespace vt

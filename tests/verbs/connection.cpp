@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "connection.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+
+namespace vt {
+
+namespace {
+
+Id make_id(const EventChannel &events, const std::string &netns)
+{
+	const InNamespace inside(netns);
+	rdma_cm_id *id = nullptr;
+
+	if (rdma_create_id(events.get(), &id, nullptr, RDMA_PS_TCP))
+		fail("rdma_create_id", errno);
+	return Id(id);
+}
+
+} // namespace
+
+ibv_context *server_device()
+{
+	static EventChannel events;
+	static const Id id = [] {
+		Where where = server_end();
+		Id bound = make_id(events, where.netns);
+
+		if (rdma_bind_addr(bound.get(), where.sa(0)))
+			fail("rdma_bind_addr", errno);
+		if (!bound->verbs)
+			fail("no RDMA device has the server's address");
+		return bound;
+	}();
+
+	return id->verbs;
+}
+
+EventChannel::EventChannel() : channel_(rdma_create_event_channel())
+{
+	if (!channel_)
+		fail("rdma_create_event_channel", errno);
+}
+
+EventChannel::~EventChannel()
+{
+	rdma_destroy_event_channel(channel_);
+}
+
+void EventChannel::read_one()
+{
+	rdma_cm_event *event = nullptr;
+
+	wait_readable(channel_->fd, "an rdma_cm event");
+	if (rdma_get_cm_event(channel_, &event))
+		fail("rdma_get_cm_event", errno);
+	const rdma_conn_param &conn = event->param.conn;
+	const auto *data = static_cast<const std::uint8_t *>(conn.private_data);
+	kept_.push_back({.type = event->event,
+		.status = event->status,
+		.id = event->id,
+		.private_data = data ? std::vector(data, data + conn.private_data_len) : std::vector<std::uint8_t>(),
+		.responder_resources = conn.responder_resources,
+		.initiator_depth = conn.initiator_depth});
+	rdma_ack_cm_event(event);
+}
+
+Event EventChannel::wait(rdma_cm_event_type type, const rdma_cm_id *id)
+{
+	if (id) {
+		Event event = wait_any(id);
+
+		if (event.type != type)
+			fail(std::string("got ") + rdma_event_str(event.type) + " (" + std::to_string(event.status) +
+				") while waiting for " + rdma_event_str(type));
+		return event;
+	}
+	for (;;) {
+		if (auto event = take([=](const Event &e) { return e.type == type; }))
+			return *event;
+		read_one();
+	}
+}
+
+std::optional<Event> EventChannel::poll(rdma_cm_event_type type)
+{
+	while (readable(channel_->fd))
+		read_one();
+	return take([=](const Event &e) { return e.type == type; });
+}
+
+Event EventChannel::wait_any(const rdma_cm_id *id)
+{
+	for (;;) {
+		if (auto event = take([=](const Event &e) { return e.id == id; }))
+			return *event;
+		read_one();
+	}
+}
+
+std::optional<Event> EventChannel::take(const std::function<bool(const Event &)> &wanted)
+{
+	const auto found = std::find_if(kept_.begin(), kept_.end(), wanted);
+
+	if (found == kept_.end())
+		return std::nullopt;
+	Event event = *found;
+	kept_.erase(found);
+	return event;
+}
+
+Side::Side(Id id, std::shared_ptr<EventChannel> events, const Options &options)
+	: id_(std::move(id)),
+	  events_(std::move(events)),
+	  pd_(make_pd(id_->verbs))
+{
+	if (options.completion_channel) {
+		channel_.reset(ibv_create_comp_channel(context()));
+		if (!channel_)
+			fail("ibv_create_comp_channel", errno);
+	}
+	send_cq_ = make_cq(context(), options.cq_entries, channel_.get());
+	recv_cq_ = make_cq(context(), options.cq_entries, channel_.get());
+
+	ibv_qp_init_attr attr{};
+	attr.send_cq = send_cq_.get();
+	attr.recv_cq = recv_cq_.get();
+	attr.cap = options.cap;
+	attr.qp_type = IBV_QPT_RC;
+	attr.sq_sig_all = options.signal_all;
+	if (rdma_create_qp(id_.get(), pd_.get(), &attr))
+		fail("rdma_create_qp", errno);
+	cap_ = attr.cap;
+}
+
+Side::~Side()
+{
+	destroy_qp();
+	id_.reset();
+}
+
+void Side::destroy_qp()
+{
+	if (qp())
+		rdma_destroy_qp(id_.get());
+}
+
+int Side::post(ibv_wr_opcode opcode, const Sges &sges, const Work &work) const
+{
+	ibv_send_wr wr{};
+	ibv_send_wr *bad = nullptr;
+
+	wr.wr_id = work.id;
+	wr.opcode = opcode;
+	wr.send_flags = work.flags;
+	wr.sg_list = const_cast<ibv_sge *>(sges.data());
+	wr.num_sge = static_cast<int>(sges.size());
+	wr.wr.rdma.remote_addr = work.remote;
+	wr.wr.rdma.rkey = work.rkey;
+	if (opcode == IBV_WR_SEND_WITH_INV)
+		wr.invalidate_rkey = work.invalidate;
+	const int error = ibv_post_send(qp(), &wr, &bad);
+	EXPECT_EQ(bad, error ? &wr : nullptr);
+	return error;
+}
+
+int Side::receive(const Sges &sges, std::uint64_t id) const
+{
+	ibv_recv_wr wr{};
+	ibv_recv_wr *bad = nullptr;
+
+	wr.wr_id = id;
+	wr.sg_list = const_cast<ibv_sge *>(sges.data());
+	wr.num_sge = static_cast<int>(sges.size());
+	const int error = ibv_post_recv(qp(), &wr, &bad);
+	EXPECT_EQ(bad, error ? &wr : nullptr);
+	return error;
+}
+
+void Side::receive_empty(int count) const
+{
+	for (int i = 0; i < count; i++)
+		if (const int error = receive({}, static_cast<std::uint64_t>(i)))
+			fail("ibv_post_recv", error);
+}
+
+ibv_wc Side::sent() const
+{
+	return poll_one(send_cq(), "a send completion");
+}
+ibv_wc Side::received() const
+{
+	return poll_one(recv_cq(), "a receive completion");
+}
+
+ibv_qp_state Side::state() const
+{
+	ibv_qp_attr attr{};
+	ibv_qp_init_attr init{};
+
+	if (const int error = ibv_query_qp(qp(), &attr, IBV_QP_STATE, &init))
+		fail("ibv_query_qp", error);
+	return attr.qp_state;
+}
+
+void Side::wait_state(ibv_qp_state wanted) const
+{
+	wait_until([&] { return state() == wanted; }, "QP state " + std::to_string(wanted));
+}
+
+int Side::modify(ibv_qp_state to) const
+{
+	ibv_qp_attr attr{};
+
+	attr.qp_state = to;
+	return ibv_modify_qp(qp(), &attr, IBV_QP_STATE);
+}
+
+Listener::Listener(int backlog) : events_(std::make_shared<EventChannel>())
+{
+	Where where = server_end();
+
+	id_ = make_id(*events_, where.netns);
+	if (rdma_bind_addr(id_.get(), where.sa(0)))
+		fail("rdma_bind_addr", errno);
+	if (rdma_listen(id_.get(), backlog))
+		fail("rdma_listen", errno);
+}
+
+std::uint16_t Listener::port() const
+{
+	return ntohs(rdma_get_src_port(id_.get()));
+}
+
+std::pair<Id, Event> Listener::request() const
+{
+	Event event = events_->wait(RDMA_CM_EVENT_CONNECT_REQUEST);
+	rdma_cm_id *id = event.id;
+
+	return {Id(id), std::move(event)};
+}
+
+Caller::Caller(std::uint16_t port) : events(std::make_shared<EventChannel>())
+{
+	Where from = client_end();
+	Where to = server_end();
+
+	id = make_id(*events, from.netns);
+	if (rdma_resolve_addr(id.get(), from.sa(0), to.sa(port), 5000))
+		fail("rdma_resolve_addr", errno);
+	events->wait(RDMA_CM_EVENT_ADDR_RESOLVED, id.get());
+	if (rdma_resolve_route(id.get(), 5000))
+		fail("rdma_resolve_route", errno);
+	events->wait(RDMA_CM_EVENT_ROUTE_RESOLVED, id.get());
+}
+
+rdma_conn_param parameters(const std::vector<std::uint8_t> &private_data, std::uint8_t reads)
+{
+	rdma_conn_param param{};
+
+	param.private_data = private_data.data();
+	param.private_data_len = static_cast<std::uint8_t>(private_data.size());
+	param.responder_resources = reads;
+	param.initiator_depth = reads;
+	return param;
+}
+
+std::unique_ptr<Side> start_connecting(std::uint16_t port, const Options &options)
+{
+	Caller caller(port);
+	auto side = std::make_unique<Side>(std::move(caller.id), caller.events, options);
+	rdma_conn_param param = parameters(options.request_data, options.reads);
+
+	if (rdma_connect(side->id(), &param))
+		fail("rdma_connect", errno);
+	return side;
+}
+
+std::unique_ptr<Side> accept(const Listener &listener, const Options &options)
+{
+	auto [id, event] = listener.request();
+	auto side = std::make_unique<Side>(std::move(id), listener.shared_events(), options);
+	rdma_conn_param param = parameters(options.reply_data, options.reads);
+
+	if (rdma_accept(side->id(), &param))
+		fail("rdma_accept", errno);
+	return side;
+}
+
+Pair::Pair(const Options &client, const Options &server)
+{
+	a_ = start_connecting(listener_.port(), client);
+	b_ = accept(listener_, server);
+	a_->events().wait(RDMA_CM_EVENT_ESTABLISHED, a_->id());
+	b_->events().wait(RDMA_CM_EVENT_ESTABLISHED, b_->id());
+}
+
+void Pair::sync()
+{
+	constexpr std::uint64_t id = 0x5a5a5a5a;
+
+	if (const int error = b().receive({}, id))
+		fail("ibv_post_recv", error);
+	if (const int error = a().send({}, {.id = id}))
+		fail("ibv_post_send", error);
+	EXPECT_WC(a().sent(), id, IBV_WC_SUCCESS);
+	EXPECT_WC(b().received(), id, IBV_WC_SUCCESS);
+}
+
+} // namespace vt

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// What the device and its port say about themselves.
+#include <cstring>
+
+#include "support.hpp"
+
+namespace vt {
+namespace {
+
+TEST(Device, IsAnRnic)
+{
+	const ibv_device *device = server_device()->device;
+
+	EXPECT_EQ(device->transport_type, IBV_TRANSPORT_IWARP);
+	EXPECT_EQ(device->node_type, IBV_NODE_RNIC);
+}
+
+TEST(Device, IsListed)
+{
+	int count = 0;
+	ibv_device **list = ibv_get_device_list(&count);
+	bool found = false;
+
+	ASSERT_NE(list, nullptr);
+	for (int i = 0; i < count; i++)
+		found = found ||
+			!std::strcmp(ibv_get_device_name(list[i]), ibv_get_device_name(server_device()->device));
+	ibv_free_device_list(list);
+	EXPECT_TRUE(found);
+}
+
+TEST(Device, CanBeOpenedManyTimes)
+{
+	std::vector<ibv_context *> contexts;
+
+	for (int i = 0; i < 16; i++) {
+		contexts.push_back(ibv_open_device(server_device()->device));
+		ASSERT_NE(contexts.back(), nullptr);
+	}
+	for (ibv_context *context : contexts)
+		EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST(Device, ReportsUsableLimits)
+{
+	ibv_device_attr attr{};
+
+	ASSERT_EQ(ibv_query_device(server_device(), &attr), 0);
+	EXPECT_GE(attr.max_qp, 1024);
+	EXPECT_GE(attr.max_qp_wr, 4096);
+	EXPECT_GE(attr.max_sge, 6);
+	EXPECT_GE(attr.max_sge_rd, 1);
+	EXPECT_GE(attr.max_cq, 1024);
+	EXPECT_GE(attr.max_cqe, 65536);
+	EXPECT_GE(attr.max_mr, 1024);
+	EXPECT_GE(attr.max_pd, 1024);
+	EXPECT_GE(attr.max_mr_size, 1ULL << 32);
+	EXPECT_GE(attr.max_qp_rd_atom, 16);
+	EXPECT_GE(attr.max_qp_init_rd_atom, 16);
+	EXPECT_EQ(attr.phys_port_cnt, 1);
+	EXPECT_NE(attr.node_guid, 0);
+	EXPECT_NE(std::strlen(attr.fw_ver), 0);
+}
+
+TEST(Device, ExtendedQueryAgreesWithThePlainOne)
+{
+	ibv_device_attr plain{};
+	ibv_device_attr_ex extended{};
+
+	ASSERT_EQ(ibv_query_device(server_device(), &plain), 0);
+	ASSERT_EQ(ibv_query_device_ex(server_device(), nullptr, &extended), 0);
+	EXPECT_EQ(extended.orig_attr.max_qp, plain.max_qp);
+	EXPECT_EQ(extended.orig_attr.max_mr_size, plain.max_mr_size);
+	EXPECT_STREQ(extended.orig_attr.fw_ver, plain.fw_ver);
+}
+
+TEST(Device, PlainQueryWritesNothingBehindTheSmallStructure)
+{
+	struct {
+		ibv_device_attr attr;
+		std::array<std::uint8_t, 512> behind;
+	} buffer{};
+
+	buffer.behind.fill(0xa5);
+	ASSERT_EQ(ibv_query_device(server_device(), &buffer.attr), 0);
+	EXPECT_TRUE(all_equal(buffer.behind, 0xa5));
+}
+
+TEST(Device, PortIsActive)
+{
+	ibv_port_attr attr{};
+
+	ASSERT_EQ(ibv_query_port(server_device(), 1, &attr), 0);
+	EXPECT_EQ(attr.state, IBV_PORT_ACTIVE);
+	EXPECT_EQ(attr.phys_state, 5); // link up
+	EXPECT_EQ(attr.link_layer, IBV_LINK_LAYER_ETHERNET);
+	EXPECT_GE(attr.active_mtu, IBV_MTU_256);
+	EXPECT_LE(attr.active_mtu, attr.max_mtu);
+	EXPECT_GE(attr.max_msg_sz, 1U << 30);
+	EXPECT_GE(attr.gid_tbl_len, 1);
+	EXPECT_NE(attr.active_speed, 0);
+	EXPECT_NE(attr.active_width, 0);
+}
+
+TEST(Device, OtherPortsDoNotExist)
+{
+	ibv_port_attr attr{};
+
+	EXPECT_EQ(ibv_query_port(server_device(), 0, &attr), EINVAL);
+	EXPECT_EQ(ibv_query_port(server_device(), 2, &attr), EINVAL);
+	EXPECT_EQ(ibv_query_port(server_device(), 255, &attr), EINVAL);
+}
+
+TEST(Device, HasOneGid)
+{
+	ibv_gid gid{};
+
+	ASSERT_EQ(ibv_query_gid(server_device(), 1, 0, &gid), 0);
+	EXPECT_NE(gid.global.subnet_prefix, 0);
+	EXPECT_NE(ibv_query_gid(server_device(), 1, 1, &gid), 0);
+	EXPECT_NE(ibv_query_gid(server_device(), 2, 0, &gid), 0);
+}
+
+} // namespace
+} // namespace vt

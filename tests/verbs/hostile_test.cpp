@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Processes that write nonsense into their rings, and processes that are killed.
+#include <cstdio>
+#include <cstring>
+#include <sys/wait.h>
+
+#include "child.hpp"
+#include "connection.hpp"
+
+namespace vt {
+namespace {
+
+class Scribbling : public testing::TestWithParam<int> {};
+
+// The kernel's log is judged by whoever runs the tests; here it is the connection of another process that
+// has to go on working, and the scribbler that has to come to its end.
+TEST_P(Scribbling, HurtsNobodyElse)
+{
+	Pair pair;
+	const Region from(pair.a().pd(), 100000);
+	const Region to(pair.b().pd(), 100000);
+	Child child({"part-scribbler", std::to_string(GetParam())});
+	std::uint32_t rounds = 0;
+
+	// A child that hangs is a failure: the wait ends.
+	wait_until(
+		[&] {
+			from.fill_pattern(rounds++);
+			EXPECT_EQ(pair.b().receive({to.sge()}), 0);
+			EXPECT_EQ(pair.a().send({from.sge()}), 0);
+			EXPECT_EQ(pair.b().received().status, IBV_WC_SUCCESS);
+			EXPECT_EQ(pair.a().sent().status, IBV_WC_SUCCESS);
+			EXPECT_TRUE(same(from.bytes(), to.bytes()));
+			return !child.running();
+		},
+		"the scribbler");
+	EXPECT_TRUE(WIFEXITED(child.status()));
+	EXPECT_EQ(WEXITSTATUS(child.status()), 0);
+	pair.sync();
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Scribbling, testing::Range(1, 7));
+
+/// Whether RDMA core still knows QPs of a process; false too where there is no rdma tool.
+bool has_qps(pid_t pid)
+{
+	std::string all;
+	FILE *pipe = popen("rdma resource show qp 2>/dev/null", "re");
+	std::array<char, 4096> part;
+
+	if (!pipe)
+		return false;
+	for (std::size_t n = 0; (n = fread(part.data(), 1, part.size(), pipe)) > 0;)
+		all.append(part.data(), n);
+	pclose(pipe);
+	return all.find(" pid " + std::to_string(pid) + " ") != std::string::npos;
+}
+
+TEST(Killed, SenderInMidTransfer)
+{
+	for (int round = 0; round < 3; round++) {
+		Listener listener;
+		Child child({"part-sender", std::to_string(listener.port())});
+		const auto side = accept(listener, {});
+		const Region to(side->pd(), 65536);
+		const std::uint32_t depth = side->cap().max_recv_wr;
+
+		// Receives are there before the first message can be: it waits for our answer.
+		for (std::uint32_t i = 0; i < depth; i++)
+			ASSERT_EQ(side->receive({to.sge()}, i), 0);
+		side->events().wait(RDMA_CM_EVENT_ESTABLISHED, side->id());
+		for (std::uint32_t i = 0; i < 100; i++) {
+			EXPECT_WC(side->received(), i % depth, IBV_WC_SUCCESS);
+			ASSERT_EQ(side->receive({to.sge()}, i % depth), 0);
+			ASSERT_EQ(side->send({}, {.flags = i % 16 ? 0U : unsigned{IBV_SEND_SIGNALED}}), 0);
+			(void)poll_all(side->send_cq());
+		}
+		child.kill();
+		EXPECT_FALSE(has_qps(child.pid()));
+		side->wait_disconnected();
+		// All receives come back: some with what was under way, then the rest flushed.
+		bool flushed = false;
+		for (std::uint32_t i = 100; i < 100 + depth; i++) {
+			const ibv_wc wc = side->received();
+			EXPECT_EQ(wc.wr_id, i % depth);
+			EXPECT_TRUE(wc.status == IBV_WC_WR_FLUSH_ERR || (!flushed && wc.status == IBV_WC_SUCCESS));
+			flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
+		}
+		EXPECT_TRUE(flushed);
+	}
+}
+
+TEST(Killed, TargetInMidTransfer)
+{
+	for (int round = 0; round < 3; round++) {
+		Listener listener;
+		Child child({"part-target", std::to_string(listener.port())});
+		const auto side = accept(listener, {});
+		const Region message(side->pd(), 16);
+		ASSERT_EQ(side->receive({message.sge()}), 0);
+		side->events().wait(RDMA_CM_EVENT_ESTABLISHED, side->id());
+		EXPECT_EQ(side->received().status, IBV_WC_SUCCESS);
+		std::uint64_t remote = 0;
+		std::uint32_t rkey = 0;
+		std::memcpy(&remote, message.data(), sizeof(remote));
+		std::memcpy(&rkey, message.data() + 8, sizeof(rkey));
+
+		const Region from(side->pd(), 1 << 20);
+		std::uint64_t next = 0;
+		for (; next < 32; next++)
+			ASSERT_EQ(side->write({from.sge()}, {.id = next, .remote = remote, .rkey = rkey}), 0);
+		EXPECT_WC(side->sent(), 0, IBV_WC_SUCCESS);
+		child.kill();
+		EXPECT_FALSE(has_qps(child.pid()));
+		side->wait_disconnected();
+		for (std::uint64_t i = 1; i < next; i++)
+			EXPECT_EQ(side->sent().wr_id, i);
+		EXPECT_TRUE(poll_all(side->send_cq()).empty());
+	}
+}
+
+TEST(Killed, BothEndsInMidTransfer)
+{
+	Pair bystander;
+
+	for (int round = 0; round < 5; round++) {
+		Child child({"part-both"});
+		for (int i = 0; i < 20 * (round + 1); i++)
+			bystander.sync();
+		child.kill();
+		EXPECT_FALSE(has_qps(child.pid()));
+		bystander.sync();
+	}
+}
+
+} // namespace
+} // namespace vt

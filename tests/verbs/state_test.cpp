@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// States of a QP, query and modify, and the flush: every request completes exactly once.
+#include <cerrno>
+
+#include "connection.hpp"
+
+namespace vt {
+namespace {
+
+constexpr int state_and_rights = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS;
+
+ibv_qp_attr query(const ibv_qp *qp, ibv_qp_init_attr *init = nullptr)
+{
+	ibv_qp_attr attr{};
+	ibv_qp_init_attr unused{};
+
+	EXPECT_EQ(ibv_query_qp(const_cast<ibv_qp *>(qp), &attr,
+			  IBV_QP_STATE | IBV_QP_CAP | IBV_QP_ACCESS_FLAGS | IBV_QP_MAX_QP_RD_ATOMIC |
+				  IBV_QP_MAX_DEST_RD_ATOMIC,
+			  init ? init : &unused),
+		0);
+	return attr;
+}
+
+/// A QP that was never connected.
+class Unconnected : public testing::Test {
+protected:
+	Unconnected() : pd(make_pd(server_device())), cq(make_cq(server_device(), 64))
+	{
+		ibv_qp_init_attr attr{};
+		attr.send_cq = attr.recv_cq = cq.get();
+		attr.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1};
+		attr.qp_type = IBV_QPT_RC;
+		qp.reset(ibv_create_qp(pd.get(), &attr));
+		if (!qp)
+			fail("ibv_create_qp", errno);
+	}
+
+	int modify(ibv_qp_state state) const
+	{
+		ibv_qp_attr attr{};
+		attr.qp_state = state;
+		return ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE);
+	}
+
+	void receive(std::uint64_t id, int error = 0) const
+	{
+		ibv_recv_wr wr{};
+		ibv_recv_wr *bad = nullptr;
+		wr.wr_id = id;
+		EXPECT_EQ(ibv_post_recv(qp.get(), &wr, &bad), error);
+	}
+
+	int send(std::uint64_t id) const
+	{
+		ibv_send_wr wr{};
+		ibv_send_wr *bad = nullptr;
+		wr.wr_id = id;
+		wr.opcode = IBV_WR_SEND;
+		return ibv_post_send(qp.get(), &wr, &bad);
+	}
+
+	Pd pd;
+	Cq cq;
+	Qp qp;
+};
+
+TEST_F(Unconnected, StartsInReset)
+{
+	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_RESET);
+}
+
+TEST_F(Unconnected, GoesToInitAndBack)
+{
+	for (int i = 0; i < 3; i++) {
+		EXPECT_EQ(modify(IBV_QPS_INIT), 0);
+		EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_INIT);
+		EXPECT_EQ(modify(IBV_QPS_INIT), 0);
+		EXPECT_EQ(modify(IBV_QPS_RESET), 0);
+		EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_RESET);
+	}
+}
+
+TEST_F(Unconnected, CannotBeMadeReadyWithoutAConnection)
+{
+	for (const ibv_qp_state from : {IBV_QPS_RESET, IBV_QPS_INIT}) {
+		ASSERT_EQ(modify(from), 0);
+		for (const ibv_qp_state to : {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE}) {
+			EXPECT_EQ(modify(to), EINVAL) << from << " to " << to;
+			EXPECT_EQ(query(qp.get()).qp_state, from);
+		}
+	}
+}
+
+TEST_F(Unconnected, ErrorIsLeftThroughResetOnly)
+{
+	ASSERT_EQ(modify(IBV_QPS_ERR), 0);
+	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_ERR);
+	EXPECT_EQ(modify(IBV_QPS_ERR), 0);
+	for (const ibv_qp_state to : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+		EXPECT_EQ(modify(to), EINVAL) << to;
+		EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_ERR);
+	}
+	EXPECT_EQ(modify(IBV_QPS_RESET), 0);
+	EXPECT_EQ(modify(IBV_QPS_INIT), 0);
+}
+
+TEST_F(Unconnected, StatesOutsideTheListAreRefused)
+{
+	for (int state : {7, 8, 100, 255})
+		EXPECT_NE(modify(static_cast<ibv_qp_state>(state)), 0) << state;
+	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_RESET);
+}
+
+TEST_F(Unconnected, WrongCurrentStateIsRefused)
+{
+	ibv_qp_attr attr{};
+	attr.qp_state = IBV_QPS_ERR;
+	attr.cur_qp_state = IBV_QPS_RTS;
+	EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
+	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_RESET);
+}
+
+TEST_F(Unconnected, RightsAreKept)
+{
+	for (const int rights : {0, int{IBV_ACCESS_REMOTE_READ}, int{IBV_ACCESS_REMOTE_WRITE},
+		     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE}) {
+		ibv_qp_attr attr{};
+		attr.qp_state = IBV_QPS_INIT;
+		attr.qp_access_flags = static_cast<unsigned int>(rights);
+		ASSERT_EQ(ibv_modify_qp(qp.get(), &attr, state_and_rights), 0);
+		EXPECT_EQ(query(qp.get()).qp_access_flags, static_cast<unsigned int>(rights));
+	}
+}
+
+TEST_F(Unconnected, ErrorFlushesReceivesInOrder)
+{
+	for (std::uint64_t i = 0; i < 5; i++)
+		receive(i);
+	ASSERT_EQ(modify(IBV_QPS_ERR), 0);
+	for (std::uint64_t i = 0; i < 5; i++)
+		EXPECT_WC(poll_one(cq.get()), i, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_TRUE(poll_all(cq.get()).empty());
+}
+
+TEST_F(Unconnected, PostsInErrorAreFlushedAtOnce)
+{
+	ASSERT_EQ(modify(IBV_QPS_ERR), 0);
+	for (std::uint64_t i = 0; i < 100; i++) {
+		ASSERT_EQ(send(i), 0);
+		EXPECT_WC(poll_one(cq.get()), i, IBV_WC_WR_FLUSH_ERR);
+		receive(i);
+		EXPECT_WC(poll_one(cq.get()), i, IBV_WC_WR_FLUSH_ERR);
+	}
+	EXPECT_TRUE(poll_all(cq.get()).empty());
+}
+
+TEST_F(Unconnected, ResetForgetsCompletionsAndRequests)
+{
+	for (int round = 0; round < 5; round++) {
+		ASSERT_EQ(modify(IBV_QPS_INIT), 0);
+		for (std::uint64_t i = 0; i < 8; i++)
+			receive(i);
+		ASSERT_EQ(modify(IBV_QPS_ERR), 0);
+		ASSERT_EQ(modify(IBV_QPS_RESET), 0);
+		EXPECT_TRUE(poll_all(cq.get()).empty());
+		EXPECT_EQ(send(1), EINVAL);
+	}
+}
+
+// Full rings, because every slot must be known to be free again after the flush.
+TEST(Flush, ReadyToErrorCompletesEverythingOnce)
+{
+	Pair pair;
+	const std::uint32_t depth = pair.b().cap().max_recv_wr;
+
+	for (std::uint32_t i = 0; i < depth; i++)
+		ASSERT_EQ(pair.b().receive({}, i), 0);
+	ASSERT_EQ(pair.b().modify(IBV_QPS_ERR), 0);
+	for (std::uint32_t i = 0; i < depth; i++)
+		EXPECT_WC(pair.b().received(), i, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_TRUE(poll_all(pair.b().recv_cq()).empty());
+	pair.a().wait_disconnected();
+	for (std::uint32_t i = 0; i < depth; i++)
+		ASSERT_EQ(pair.b().receive({}, i), 0);
+	for (std::uint32_t i = 0; i < depth; i++)
+		EXPECT_WC(pair.b().received(), i, IBV_WC_WR_FLUSH_ERR);
+}
+
+/// Sends more than TCP takes at once, ends the connection in the middle, and expects what was signalled, and
+/// all that was flushed, once and in order.
+void flush_in_mid_stream(unsigned int flags, const std::function<void(Pair &)> &end)
+{
+	constexpr std::uint64_t count = 32;
+	Pair pair;
+	const Region from(pair.a().pd(), 4 << 20);
+	const Region to(pair.b().pd(), 4 << 20);
+
+	for (std::uint64_t i = 0; i < count; i++)
+		ASSERT_EQ(pair.a().write(
+				  {from.sge()}, {.id = i, .flags = flags, .remote = to.address(), .rkey = to.rkey()}),
+			0);
+	end(pair);
+	pair.a().wait_state(IBV_QPS_ERR);
+
+	std::vector<ibv_wc> all;
+	wait_until(
+		[&] {
+			for (const ibv_wc &wc : poll_all(pair.a().send_cq()))
+				all.push_back(wc);
+			return !all.empty() && all.back().wr_id == count - 1;
+		},
+		"the last completion");
+	bool flushed = false;
+	for (std::size_t i = 0; i < all.size(); i++) {
+		if (i || (flags & IBV_SEND_SIGNALED)) {
+			EXPECT_EQ(all[i].wr_id, i ? all[i - 1].wr_id + 1 : 0);
+		}
+		EXPECT_TRUE(all[i].status == IBV_WC_WR_FLUSH_ERR || (!flushed && all[i].status == IBV_WC_SUCCESS));
+		flushed = all[i].status == IBV_WC_WR_FLUSH_ERR;
+	}
+	ASSERT_EQ(pair.a().send({}, {.id = 99, .flags = flags}), 0);
+	EXPECT_WC(pair.a().sent(), 99, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_TRUE(poll_all(pair.a().send_cq()).empty());
+}
+
+TEST(Flush, OwnErrorWhileSending)
+{
+	flush_in_mid_stream(IBV_SEND_SIGNALED, [](Pair &pair) { EXPECT_EQ(pair.a().modify(IBV_QPS_ERR), 0); });
+}
+
+TEST(Flush, PeerErrorWhileSending)
+{
+	flush_in_mid_stream(IBV_SEND_SIGNALED, [](Pair &pair) { EXPECT_EQ(pair.b().modify(IBV_QPS_ERR), 0); });
+}
+
+TEST(Flush, PeerGoneWhileSending)
+{
+	flush_in_mid_stream(IBV_SEND_SIGNALED, [](Pair &pair) { pair.b().destroy_qp(); });
+}
+
+TEST(Flush, DisconnectWhileSending)
+{
+	flush_in_mid_stream(IBV_SEND_SIGNALED, [](Pair &pair) { EXPECT_EQ(rdma_disconnect(pair.a().id()), 0); });
+}
+
+TEST(Flush, UnsignalledRequestsAreFlushedWithCompletions)
+{
+	Pair pair;
+
+	ASSERT_EQ(pair.a().modify(IBV_QPS_ERR), 0);
+	for (std::uint64_t i = 0; i < 10; i++)
+		ASSERT_EQ(pair.a().send({}, {.id = i, .flags = 0}), 0);
+	for (std::uint64_t i = 0; i < 10; i++)
+		EXPECT_WC(pair.a().sent(), i, IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST(Flush, OutstandingReadsAreFlushed)
+{
+	Pair pair;
+	const Region at_a(pair.a().pd(), 2 << 20);
+	const Region at_b(pair.b().pd(), 2 << 20);
+
+	for (std::uint64_t i = 0; i < 40; i++)
+		ASSERT_EQ(pair.a().read({at_a.sge()}, {.id = i, .remote = at_b.address(), .rkey = at_b.rkey()}), 0);
+	ASSERT_EQ(pair.a().modify(IBV_QPS_ERR), 0);
+	bool flushed = false;
+	for (std::uint64_t i = 0; i < 40; i++) {
+		const ibv_wc wc = pair.a().sent();
+		EXPECT_EQ(wc.wr_id, i);
+		EXPECT_TRUE(wc.status == IBV_WC_WR_FLUSH_ERR || (!flushed && wc.status == IBV_WC_SUCCESS));
+		flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
+	}
+	EXPECT_TRUE(poll_all(pair.a().send_cq()).empty());
+}
+
+TEST(Connected, QueryTellsWhatWasNegotiated)
+{
+	Options client;
+	Options server;
+	client.reads = 8;
+	server.reads = 8;
+	Pair pair(client, server);
+
+	for (const Side *side : {&pair.a(), &pair.b()}) {
+		ibv_qp_init_attr init{};
+		const ibv_qp_attr attr = query(side->qp(), &init);
+		EXPECT_EQ(attr.qp_state, IBV_QPS_RTS);
+		EXPECT_EQ(attr.max_rd_atomic, 8);
+		EXPECT_EQ(attr.max_dest_rd_atomic, 8);
+		EXPECT_EQ(attr.cap.max_send_wr, side->cap().max_send_wr);
+		EXPECT_EQ(attr.cap.max_recv_wr, side->cap().max_recv_wr);
+		EXPECT_EQ(attr.cap.max_send_sge, side->cap().max_send_sge);
+		EXPECT_EQ(attr.cap.max_recv_sge, side->cap().max_recv_sge);
+		EXPECT_EQ(attr.cap.max_inline_data, side->cap().max_inline_data);
+		EXPECT_EQ(init.cap.max_send_wr, side->cap().max_send_wr);
+		EXPECT_EQ(init.qp_type, IBV_QPT_RC);
+		EXPECT_EQ(init.sq_sig_all, 0);
+	}
+}
+
+TEST(Connected, SignalAllIsReported)
+{
+	Pair pair({.signal_all = true});
+	ibv_qp_init_attr init{};
+
+	query(pair.a().qp(), &init);
+	EXPECT_NE(init.sq_sig_all, 0);
+}
+
+TEST(Connected, DepthsThatDifferAreNotMixedUp)
+{
+	Listener listener;
+	const Options options;
+	auto a = [&] {
+		Caller caller(listener.port());
+		auto side = std::make_unique<Side>(std::move(caller.id), caller.events, options);
+		rdma_conn_param param = parameters({}, 0);
+		param.responder_resources = 3;
+		param.initiator_depth = 7;
+		EXPECT_EQ(rdma_connect(side->id(), &param), 0);
+		return side;
+	}();
+	auto [id, event] = listener.request();
+	Side b(std::move(id), listener.shared_events(), options);
+	rdma_conn_param param = parameters({}, 0);
+	param.responder_resources = 7;
+	param.initiator_depth = 3;
+	ASSERT_EQ(rdma_accept(b.id(), &param), 0);
+	a->events().wait(RDMA_CM_EVENT_ESTABLISHED, a->id());
+	b.events().wait(RDMA_CM_EVENT_ESTABLISHED, b.id());
+	EXPECT_EQ(query(a->qp()).max_rd_atomic, 7);
+	EXPECT_EQ(query(a->qp()).max_dest_rd_atomic, 3);
+	EXPECT_EQ(query(b.qp()).max_rd_atomic, 3);
+	EXPECT_EQ(query(b.qp()).max_dest_rd_atomic, 7);
+}
+
+TEST(Connected, ReadyStaysReady)
+{
+	Pair pair;
+
+	EXPECT_EQ(pair.a().modify(IBV_QPS_RTS), 0);
+	for (const ibv_qp_state to : {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR}) {
+		EXPECT_EQ(pair.a().modify(to), EINVAL) << to;
+		EXPECT_EQ(pair.a().state(), IBV_QPS_RTS);
+	}
+	pair.sync();
+}
+
+TEST(Connected, DrainEndsInGoodOrder)
+{
+	Pair pair;
+
+	pair.sync();
+	EXPECT_EQ(pair.a().modify(IBV_QPS_SQD), 0);
+	pair.b().wait_disconnected();
+	pair.a().wait_disconnected();
+	EXPECT_NE(pair.a().state(), IBV_QPS_RTS);
+	EXPECT_NE(pair.b().state(), IBV_QPS_RTS);
+}
+
+TEST(Connected, SqeTerminatesTheConnection)
+{
+	Pair pair;
+
+	pair.b().receive_empty(1);
+	EXPECT_EQ(pair.a().modify(IBV_QPS_SQE), 0);
+	EXPECT_WC(pair.b().received(), 0, IBV_WC_WR_FLUSH_ERR);
+	pair.a().wait_state(IBV_QPS_ERR);
+	pair.b().wait_state(IBV_QPS_ERR);
+	pair.b().wait_disconnected();
+}
+
+TEST(Connected, DestroyedQpEndsTheConnection)
+{
+	Pair pair;
+
+	pair.b().receive_empty(3);
+	pair.a().destroy_qp();
+	for (int i = 0; i < 3; i++)
+		EXPECT_WC(pair.b().received(), i, IBV_WC_WR_FLUSH_ERR);
+	pair.b().wait_disconnected();
+}
+
+TEST(Connected, QpCanGoWithCompletionsUnpolled)
+{
+	Pair pair;
+
+	pair.b().receive_empty(20);
+	for (int i = 0; i < 20; i++)
+		ASSERT_EQ(pair.a().send(), 0);
+	EXPECT_EQ(pair.b().received().status, IBV_WC_SUCCESS);
+	pair.a().destroy_qp();
+	pair.b().destroy_qp();
+	EXPECT_TRUE(poll_all(pair.a().send_cq()).empty());
+	EXPECT_TRUE(poll_all(pair.b().recv_cq()).empty());
+}
+
+TEST(Connected, RightsOfTheQpCount)
+{
+	for (const unsigned int rights : {0U, unsigned{IBV_ACCESS_REMOTE_READ}, unsigned{IBV_ACCESS_REMOTE_WRITE}}) {
+		for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+			SCOPED_TRACE(testing::Message() << "rights " << rights << ", opcode " << opcode);
+			const bool allowed = rights & (opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ
+										  : IBV_ACCESS_REMOTE_WRITE);
+			Pair pair;
+			const Region at_a(pair.a().pd(), 100);
+			const Region at_b(pair.b().pd(), 100);
+			ibv_qp_attr attr{};
+			attr.qp_access_flags = rights;
+			ASSERT_EQ(ibv_modify_qp(pair.b().qp(), &attr, IBV_QP_ACCESS_FLAGS), 0);
+			at_a.fill(0xaa);
+			at_b.fill(0xbb);
+			ASSERT_EQ(pair.a().post(opcode, {at_a.sge()}, {.remote = at_b.address(), .rkey = at_b.rkey()}),
+				0);
+			if (allowed) {
+				EXPECT_EQ(pair.a().sent().status, IBV_WC_SUCCESS);
+				pair.sync();
+				EXPECT_TRUE(same(at_a.bytes(), at_b.bytes()));
+			} else {
+				pair.b().wait_disconnected();
+				pair.a().wait_disconnected();
+				EXPECT_TRUE(all_equal(at_a.bytes(), 0xaa));
+				EXPECT_TRUE(all_equal(at_b.bytes(), 0xbb));
+			}
+		}
+	}
+}
+
+} // namespace
+} // namespace vt

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// What the tests of the verbs share: the device, objects, memory, waiting.
+//
+// Both ends of a connection live in this process. By default both use the device on lo; KIWARP_TEST_CLIENT and
+// KIWARP_TEST_SERVER say ADDRESS[@NETNS] for each end. Set-up that fails throws, which fails the test.
+// Every wait ends after KIWARP_TEST_PATIENCE seconds (default 30).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+#include <memory>
+#include <rdma/rdma_cma.h>
+#include <span>
+#include <string>
+#include <sys/socket.h>
+#include <vector>
+
+namespace vt {
+
+// --- the environment ------------------------------------------------------------------------------
+
+/// An end: its address (port 0) and the network namespace that it lives in, empty for this one.
+struct Where {
+	sockaddr_storage address;
+	std::string netns;
+
+	sockaddr *sa(std::uint16_t port);
+};
+
+Where client_end();
+Where server_end();
+
+/// Puts the calling thread into a network namespace for a scope.
+class InNamespace {
+public:
+	explicit InNamespace(const std::string &name);
+	~InNamespace();
+	InNamespace(const InNamespace &) = delete;
+	InNamespace &operator=(const InNamespace &) = delete;
+
+private:
+	int home_ = -1;
+};
+
+/// Repeats until the condition holds; throws, naming what, when patience is at its end.
+void wait_until(const std::function<bool()> &condition, const std::string &what);
+
+/// Waits until a descriptor is readable; throws as wait_until().
+void wait_readable(int fd, const std::string &what);
+bool readable(int fd);
+
+[[noreturn]] void fail(const std::string &what, int error = 0);
+
+// --- objects --------------------------------------------------------------------------------------
+
+template <typename T, int (*close)(T *)>
+struct Closer {
+	void operator()(T *object) const { EXPECT_EQ(close(object), 0); }
+};
+
+using Pd = std::unique_ptr<ibv_pd, Closer<ibv_pd, ibv_dealloc_pd>>;
+using Cq = std::unique_ptr<ibv_cq, Closer<ibv_cq, ibv_destroy_cq>>;
+using Mr = std::unique_ptr<ibv_mr, Closer<ibv_mr, ibv_dereg_mr>>;
+using Qp = std::unique_ptr<ibv_qp, Closer<ibv_qp, ibv_destroy_qp>>;
+using CompletionChannel = std::unique_ptr<ibv_comp_channel, Closer<ibv_comp_channel, ibv_destroy_comp_channel>>;
+
+Pd make_pd(ibv_context *context);
+Cq make_cq(ibv_context *context, int entries, ibv_comp_channel *channel = nullptr);
+
+/// The device behind the server's end, open for the life of the process.
+ibv_context *server_device();
+
+constexpr int all_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+
+/// Pages of memory and their registration.
+class Region {
+public:
+	explicit Region(ibv_pd *pd, std::size_t octets, int access = all_access);
+	~Region();
+	Region(const Region &) = delete;
+	Region &operator=(const Region &) = delete;
+
+	std::uint8_t *data() const { return data_; }
+	std::size_t size() const { return size_; }
+	ibv_mr *mr() const { return mr_.get(); }
+	std::uint32_t rkey() const { return mr_->rkey; }
+	std::uint64_t address(std::size_t offset = 0) const;
+	ibv_sge sge(std::size_t offset, std::size_t length) const;
+	ibv_sge sge() const { return sge(0, size_); }
+	std::span<std::uint8_t> bytes(std::size_t offset, std::size_t length) const { return {data_ + offset, length}; }
+	std::span<std::uint8_t> bytes() const { return {data_, size_}; }
+
+	void fill(std::uint8_t value) const;
+	/// Octets that differ by seed and by place.
+	void fill_pattern(std::uint32_t seed) const;
+	/// Takes the registration back, and leaves the memory.
+	void deregister() { mr_.reset(); }
+
+private:
+	std::uint8_t *data_;
+	std::size_t size_;
+	std::size_t mapped_;
+	Mr mr_;
+};
+
+bool all_equal(std::span<const std::uint8_t> octets, std::uint8_t value);
+bool same(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b);
+
+// --- completions ----------------------------------------------------------------------------------
+
+/// The next completion; throws if none comes.
+ibv_wc poll_one(ibv_cq *cq, const std::string &what = "a completion");
+/// What the CQ holds now.
+std::vector<ibv_wc> poll_all(ibv_cq *cq);
+
+/// An asynchronous event of the device that the predicate accepts; it is acknowledged, as are all others
+/// that came before it.
+ibv_async_event wait_async(ibv_context *context, const std::function<bool(const ibv_async_event &)> &wanted);
+
+#define EXPECT_WC(wc, expected_id, expected_status) \
+	do { \
+		const ibv_wc &wc_ = (wc); \
+		EXPECT_EQ(wc_.wr_id, static_cast<std::uint64_t>(expected_id)); \
+		EXPECT_EQ(wc_.status, expected_status) << ibv_wc_status_str(wc_.status); \
+	} while (0)
+
+} // namespace vt
