@@ -307,7 +307,7 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 	struct kiw_qp_step step;
 
 	switch (to) {
-	case IB_QPS_RTR:	/* librdmacm asks for it before it accepts; there is nothing to do */
+	case IB_QPS_RTR:	/* librdmacm asks for it before it accepts: nothing to do */
 		return qp->state == KIW_QP_IDLE ? 0 : -EINVAL;
 	case IB_QPS_RESET:
 	case IB_QPS_INIT:
@@ -343,11 +343,8 @@ static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_
 	case IB_QPS_RTS:
 		return qp->state == KIW_QP_RTS ? 0 : -EINVAL;
 	case IB_QPS_SQD:
-		if (qp->state == KIW_QP_RTS) {
-			/* As in kiw_tx_run(): whoever posts from now on has to ring. */
-			kiw_sq_flag(qp, 0);
-			smp_mb();
-		}
+		if (qp->state == KIW_QP_RTS)
+			kiw_sq_rest(qp);
 		busy = kiw_tx_pending(s) || kiw_orq_len(&s->tx) || kiw_irq_len(&s->tx) ||
 		       kiw_sq_pending(qp);
 		kiw_stream_event(s, busy ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);

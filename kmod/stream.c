@@ -220,11 +220,8 @@ static void stream_check(struct kiw_stream *s)
 		kiw_stream_event(s, KIW_EV_LLP_LOST);
 	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more) {
 		s->fin_received = true;
-		/* As in kiw_tx_run(): whoever posts from now on has to ring. */
-		if (s->qp->state == KIW_QP_RTS) {
-			kiw_sq_flag(s->qp, 0);
-			smp_mb();
-		}
+		if (s->qp->state == KIW_QP_RTS)
+			kiw_sq_rest(s->qp);
 		kiw_stream_event(s, stream_busy(s) ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
 	} else {
 		return;

@@ -571,7 +571,7 @@ static int batch_push(struct kiw_stream *s)
 		msg.msg_flags |= MSG_MORE;
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, tx->piece, tx->pieces, tx->batch_len);
 	iov_iter_advance(&msg.msg_iter, tx->batch_sent);
-	/* May process the backlog, and with it our receive callback, which leaves the batch alone. */
+	/* This may process the backlog, and our receive callback, which leaves the batch alone. */
 	ret = tcp_sendmsg_locked(s->sk, &msg, tx->batch_len - tx->batch_sent);
 	if (ret < 0)
 		return ret;
@@ -607,10 +607,7 @@ bool kiw_tx_run(struct kiw_stream *s)
 			return true;
 		if (tx->taken || !tx->gate || tx->stopped)
 			return false;	/* there will be a reason to look again */
-		/* Idle. Pairs with the fence between prod and flags in the process. */
-		kiw_sq_flag(s->qp, 0);
-		smp_mb();
-		if (!kiw_sq_posted(s->qp))
+		if (!kiw_sq_rest(s->qp))
 			return false;
 		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
 	}

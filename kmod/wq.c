@@ -56,9 +56,9 @@ static struct kiw_wq_ring *rq_ring(const struct kiw_qp *qp)
 	return qp->rq.map.mem;
 }
 
-/* Pairs with the release store of prod in the process. */
 static u32 ring_prod(const struct kiw_wq_ring *ring)
 {
+	/* Pairs with the release store of prod in the process. */
 	return smp_load_acquire(&ring->prod);
 }
 
@@ -86,6 +86,14 @@ bool kiw_sq_pending(const struct kiw_qp *qp)
 void kiw_sq_flag(struct kiw_qp *qp, u32 flags)
 {
 	WRITE_ONCE(sq_ring(qp)->flags, flags);
+}
+
+bool kiw_sq_rest(struct kiw_qp *qp)
+{
+	kiw_sq_flag(qp, 0);
+	/* Pairs with the fence between prod and flags in the process. */
+	smp_mb();
+	return kiw_sq_posted(qp);
 }
 
 void kiw_wq_open(struct kiw_qp *qp)
@@ -189,8 +197,8 @@ void kiw_sq_flush(struct kiw_qp *qp)
 	struct kiw_swr *swr, posted = { .status = IB_WC_WR_FLUSH_ERR };
 	struct cqe_batch b;
 
-	/* Full barrier: whoever posts from now on sees the flag, or we see the request. */
 	kiw_sq_flag(qp, KIW_RING_FLUSH);
+	/* Whoever posts from now on sees the flag, or we see the request. */
 	smp_mb();
 
 	batch_init(&b, qp->send_cq);
@@ -296,8 +304,8 @@ void kiw_rq_flush(struct kiw_qp *qp, struct kiw_rx *rx)
 
 	if (!rq->entries)
 		return;
-	/* As in kiw_sq_flush(). */
 	WRITE_ONCE(rq_ring(qp)->flags, KIW_RING_FLUSH);
+	/* As in kiw_sq_flush(). */
 	smp_mb();
 
 	batch_init(&b, qp->recv_cq);

@@ -46,6 +46,14 @@ static inline struct kiw_swr *kiw_swr(const struct kiw_qp *qp, u32 index)
 bool kiw_sq_complete(struct kiw_qp *qp);
 
 /**
+ * kiw_sq_rest() - have the process ring the doorbell for whatever it posts from now on
+ * @qp: QP, held
+ *
+ * Return: whether something was posted that it didn't ring for.
+ */
+bool kiw_sq_rest(struct kiw_qp *qp);
+
+/**
  * kiw_sq_flag() - tell the process whether it has to ring the doorbell
  * @qp: QP, held
  * @flags: KIW_RING_*
