@@ -380,7 +380,7 @@ static void ep_end_stream(struct kiw_ep *ep, enum kiw_end *how)
 		return;
 	ep->stream = NULL;
 	kiw_stream_stop(s, *how == KIW_END_DONE);
-	/* Nobody else looks at it any more. Broken off is what has not been closed from both sides. */
+	/* Nobody else changes it any more. What was not closed from both sides is broken off. */
 	if (*how == KIW_END_DONE && !(s->fin_sent && s->fin_received))
 		*how = KIW_END_RESET;
 	kiw_stream_put(s);

@@ -54,9 +54,10 @@ int kiw_destroy_listen(struct iw_cm_id *id);
 
 /**
  * kiw_cm_abort_device() - end every connection, attempt and listener of a device
- * @dev: device that is being unregistered, or whose interface or namespace goes
+ * @dev: device that goes, for whatever reason, with ep_closed set
  *
- * Returns when all of them let go of their sockets. Process context, no locks held.
+ * Returns when all of them let go of their sockets; one that is just being made does so in its
+ * downcall. Waits for nothing but the connection manager's work. Process context.
  */
 void kiw_cm_abort_device(struct kiw_device *dev);
 

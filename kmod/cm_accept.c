@@ -107,6 +107,7 @@ static void refuse(struct kiw_ep *ep, const void *pd, u16 pd_len)
 
 	kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_REJECTS);
 	kiw_request_forget(ep);
+	kiw_listener_leave(ep);
 	kiw_ep_drop_qp(ep);
 	kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms);
 	rep.reject = true;
@@ -128,7 +129,7 @@ static u8 told_depth(const struct kiw_mpa_frame *req, u16 depth)
 
 /*
  * The user may decide before the event handler has returned. That is in order: the decision waits
- * for our mutex, and finds an endpoint that has left its listener.
+ * for our mutex, and finds an endpoint that doesn't share its listener's end any more.
  */
 static void request_tell(struct kiw_ep *ep)
 {
@@ -145,7 +146,7 @@ static void request_tell(struct kiw_ep *ep)
 	};
 	int err = kiw_listener_tell(ep, &event);
 
-	if (err == -ENOMEM) {	/* too many requests that the user didn't look at */
+	if (err == -ENOMEM) {	/* too many requests that the user didn't decide on */
 		ep->retry = true;
 	} else if (err) {
 		kiw_ep_end(ep, 0, KIW_END_FIN);
@@ -179,6 +180,7 @@ static void request_received(struct kiw_ep *ep)
 		refuse(ep, NULL, 0);
 		return;
 	}
+	kiw_listener_ready(ep);
 	ep->state = KIW_ST_REQUEST_READY;
 	request_tell(ep);
 }
@@ -322,6 +324,7 @@ int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	mutex_lock(&ep->mutex);
 	if (ep->state == KIW_ST_REQUESTED) {
 		kiw_request_forget(ep);
+		kiw_listener_leave(ep);
 		if (peer_waits(ep))
 			err = accept_request(ep, id, param);
 		if (!err)

@@ -4,8 +4,8 @@
  *
  * How a listener ends, in two steps. Unreachable: kiw_destroy_listen() takes the cm_id away under
  * the listener's lock, under which every request is told, so that none is told after that; closes
- * the socket, so that no connection comes in; and aborts those that wait. Released: its endpoint
- * goes as all do, when the ones that waited have dropped their references.
+ * the socket, so that no connection comes in; and aborts the endpoints that the user doesn't know.
+ * Released: its endpoint goes as all do, when those on its behalf have dropped their references.
  */
 #include <linux/errno.h>
 #include <linux/net.h>
@@ -48,36 +48,45 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 	return room;
 }
 
-/* The listener's lock is held; the caller drops the reference to the listener. */
-static void leave(struct kiw_listener *l, struct kiw_ep *ep)
-{
-	list_del_init(&ep->wait_link);
-	l->num_waiting--;
-	ep->listener = NULL;
-}
-
 /**
- * kiw_listener_leave() - don't wait any more
- * @ep: endpoint, mutex held; needn't be waiting
+ * kiw_listener_leave() - have nothing to do with a listener any more
+ * @ep: endpoint, mutex held; its user has decided, or it ends; needn't have a listener
  */
 void kiw_listener_leave(struct kiw_ep *ep)
 {
 	struct kiw_listener *l = ep->listener;
+	struct kiw_ep *next;
 
 	if (!l)
 		return;
+	ep->listener = NULL;
 	mutex_lock(&l->lock);
-	leave(l, ep);
+	if (ep->told) {
+		l->num_told--;
+		next = list_first_entry_or_null(&l->ready, struct kiw_ep, wait_link);
+		if (next)
+			kiw_ep_notify(next, KIW_EP_SOCKET);
+	} else {
+		list_del_init(&ep->wait_link);
+		l->num_waiting--;
+	}
+	ep->told = false;
 	mutex_unlock(&l->lock);
 	kiw_ep_put(&l->ep);
 }
 
+static bool may_tell(const struct kiw_listener *l, const struct kiw_ep *ep)
+{
+	return l->num_told < l->max_told ||
+	       time_after(jiffies, ep->su->ready + KIW_READY_PATIENCE);
+}
+
 /**
  * kiw_listener_tell() - tell the user of a request
- * @ep: endpoint that waits, mutex held
+ * @ep: endpoint with a listener, mutex held
  * @event: CONNECT_REQUEST
  *
- * On success the endpoint has left its listener before anybody could end the two together.
+ * Once it succeeds, the end of the listener isn't the endpoint's any more.
  *
  * Return: 0, -ENOMEM to come again, -ECONNABORTED when the listener has gone.
  */
@@ -88,17 +97,33 @@ int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
 
 	mutex_lock(&l->lock);
 	if (l->id)
-		err = l->id->event_handler(l->id, event);
-	if (!err)
-		leave(l, ep);
+		err = may_tell(l, ep) ? l->id->event_handler(l->id, event) : -ENOMEM;
+	if (!err) {
+		list_del_init(&ep->wait_link);
+		l->num_waiting--;
+		l->num_told++;
+		ep->told = true;
+	}
 	mutex_unlock(&l->lock);
-	if (!err)
-		kiw_ep_put(&l->ep);
 	return err;
 }
 
 /**
- * kiw_listener_stop() - end those that wait
+ * kiw_listener_ready() - a Request is complete
+ * @ep: endpoint with a listener, mutex held
+ */
+void kiw_listener_ready(struct kiw_ep *ep)
+{
+	struct kiw_listener *l = ep->listener;
+
+	ep->su->ready = jiffies;
+	mutex_lock(&l->lock);
+	list_move_tail(&ep->wait_link, &l->ready);
+	mutex_unlock(&l->lock);
+}
+
+/**
+ * kiw_listener_stop() - end those that the user doesn't know
  * @ep: listener's endpoint, mutex held, socket released
  */
 void kiw_listener_stop(struct kiw_ep *ep)
@@ -108,6 +133,8 @@ void kiw_listener_stop(struct kiw_ep *ep)
 
 	mutex_lock(&l->lock);
 	list_for_each_entry(waiting, &l->waiting, wait_link)
+		kiw_ep_abort(waiting);
+	list_for_each_entry(waiting, &l->ready, wait_link)
 		kiw_ep_abort(waiting);
 	mutex_unlock(&l->lock);
 }
@@ -163,8 +190,8 @@ static int listen_begin(struct kiw_ep *ep, const struct iw_cm_id *id,
 /**
  * kiw_create_listen() - listen
  * @id: iw_cm's side: address, which may be the wildcard, and type of service
- * @backlog: connections that TCP keeps until we take them; an order of magnitude for those that
- *	have yet to send their Request as well
+ * @backlog: connections that TCP keeps until we take them, and requests that the user is told of
+ *	before it decides; also an order of magnitude for the connections in between
  *
  * Listeners of several devices don't get in each other's way, since each is bound to its
  * interface.
@@ -191,8 +218,10 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 	l = to_listener(ep);
 	mutex_init(&l->lock);
 	INIT_LIST_HEAD(&l->waiting);
+	INIT_LIST_HEAD(&l->ready);
 	backlog = clamp(backlog, 1, 1 << 16);
 	l->max_waiting = 4 * backlog + 64;
+	l->max_told = backlog;
 
 	err = kiw_sock_create(dev, id, addr.ss_family, &sock);
 	mutex_lock(&ep->mutex);

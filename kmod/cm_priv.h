@@ -21,7 +21,7 @@
  * Locks, outermost first:
  *	kiw_ep.mutex		everything in the endpoint but events; a listener's before that of
  *				a connection that it accepts
- *	kiw_listener.lock	the listener's cm_id, and which endpoints wait on its behalf
+ *	kiw_listener.lock	the listener's cm_id and the endpoints on its behalf
  *	kiw_qp.mutex, socket lock, sk_callback_lock
  *	innermost: kiw_device.ep_lock, the lock of the requests' index, and iw_cm's own spinlock,
  *	which its event handler takes and under which it calls nothing that takes one of ours
@@ -34,7 +34,7 @@
  *	- the QP that is bound to it, and the stream while it runs
  *	- the cm_id of a listener, by its provider_data
  *	- a downcall while it uses the endpoint
- * An endpoint that waits on behalf of a listener holds a reference to that listener's endpoint.
+ * An endpoint holds a reference to its listener's until the user has decided.
  */
 #ifndef KIWARP_CM_PRIV_H
 #define KIWARP_CM_PRIV_H
@@ -70,6 +70,12 @@ struct kiw_stream;
  * iw_cm drops requests without a word when their listener goes.
  */
 #define KIW_DECIDE_SECS		600
+/*
+ * A user with as many undecided requests as its backlog gets this long before it is told of one
+ * more, in jiffies. rdma_cm refuses requests beyond the backlog, where TCP would have let the peer
+ * wait, so that a burst would be answered by rejections.
+ */
+#define KIW_READY_PATIENCE	(HZ / 2)
 
 enum kiw_ep_state {
 	KIW_ST_NEW,		/* the downcall that creates it isn't done */
@@ -114,6 +120,7 @@ enum kiw_end {
  * @remote: initiator: address to connect to; then the connection's own
  * @retried: initiator: revision 2 found no answer, this is the attempt with revision 1
  * @reject: responder: the Reply in @out is a rejection
+ * @ready: responder: jiffies at which the Request was complete
  * @pd_len: octets at @pd
  * @tell_len: octets at @tell
  * @in_have: octets in @in
@@ -132,6 +139,7 @@ struct kiw_startup {
 	struct sockaddr_storage	remote;
 	bool			retried;
 	bool			reject;
+	unsigned long		ready;
 	u16			pd_len;
 	u8			tell_len;
 	u16			in_have;
@@ -185,8 +193,9 @@ struct kiw_listener;
  * @ird: for the next event
  * @ord: likewise
  * @cookie: index in the table of requests, or 0
- * @listener: on whose behalf the endpoint waits, reference held, or NULL
- * @wait_link: in @listener->waiting; protected by @listener->lock
+ * @listener: until the user has decided, reference held, or NULL
+ * @told: @listener's user knows of the request and hasn't decided yet
+ * @wait_link: in @listener->waiting or ->ready unless @told; protected by @listener->lock
  * @su: NULL once the start-up is over and has been told, and in a listener
  */
 struct kiw_ep {
@@ -218,6 +227,7 @@ struct kiw_ep {
 	u8			ord;
 	u32			cookie;
 	struct kiw_listener	*listener;
+	bool			told;
 	struct list_head	wait_link;
 	struct kiw_startup	*su;
 };
@@ -227,17 +237,23 @@ struct kiw_ep {
  * @ep: what it has in common with the others; first, so that both are freed alike
  * @lock: protects the rest
  * @id: iw_cm's listening side, reference held, or NULL once it stopped
- * @waiting: endpoints whose Request the user hasn't been told yet
- * @num_waiting: how many
+ * @waiting: endpoints whose Request isn't complete
+ * @ready: endpoints whose Request is complete, in this order, and whose user isn't told yet
+ * @num_waiting: how many there are in @waiting and @ready
  * @max_waiting: more are closed as soon as TCP hands them over
+ * @num_told: requests that the user hasn't decided on
+ * @max_told: the user's backlog; @num_told goes beyond only after %KIW_READY_PATIENCE
  */
 struct kiw_listener {
 	struct kiw_ep		ep;
 	struct mutex		lock;
 	struct iw_cm_id		*id;
 	struct list_head	waiting;
+	struct list_head	ready;
 	u32			num_waiting;
 	u32			max_waiting;
+	u32			num_told;
+	u32			max_told;
 };
 static_assert(offsetof(struct kiw_listener, ep) == 0);
 
@@ -285,6 +301,7 @@ void kiw_listener_run(struct kiw_ep *ep, unsigned long events);
 void kiw_listener_stop(struct kiw_ep *ep);
 bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep);
 int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event);
+void kiw_listener_ready(struct kiw_ep *ep);
 void kiw_listener_leave(struct kiw_ep *ep);
 
 #endif /* KIWARP_CM_PRIV_H */
