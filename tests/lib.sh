@@ -82,6 +82,7 @@ listens() {
 		[ "$(listeners | sort)" != "$1" ]
 	fi
 }
+not_listening() { ! listens ''; }
 settled() { listens "$1" || ! kill -0 "$2" 2>/dev/null; }
 
 pair() {
@@ -89,6 +90,8 @@ pair() {
 	shift
 	while [ "$1" != -- ]; do server+=("$1"); shift; done
 	shift
+	# The last server's socket may outlive it by a moment.
+	[ -z "${PORT:-}" ] || LIMIT=5 until_true not_listening
 	before=$(listeners | sort)
 	in_host "$SERVER_HOST"
 	"${IN[@]}" timeout -k 5 "$LIMIT" "${server[@]}" >"$WORK/server" 2>&1 &

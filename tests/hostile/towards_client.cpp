@@ -4,11 +4,12 @@
 
 namespace {
 
-// Revision 2, peer to peer, as the client asks for it; the ready-to-receive message is to be a Write.
+// Revision 2, peer to peer, as the client asks for it; the ready-to-receive message is to be a Write. rping wants one Read
+// at a time either way.
 Frame reply()
 {
 	return {.key = reply_key, .flags = with_crc | enhanced, .revision = 2,
-		.data = word(peer_to_peer | 8, rtr_write | 8)};
+		.data = word(peer_to_peer | 1, rtr_write | 1)};
 }
 
 void answer(Link& link, const Frame& f)
@@ -77,7 +78,7 @@ void client_server(Link& link)	// without peer-to-peer, which was asked for
 {
 	Frame f = reply();
 
-	f.data = word(8, 8);
+	f.data = word(1, 1);
 	answer(link, f);
 }
 
@@ -138,10 +139,32 @@ void reset_when_up(Link& link)
 	link.reset();
 }
 
-void garbage_when_up(Link& link)
+void goes_on(Link& link)	// before it heard from the client
 {
 	link.frame(request_key);
 	link.send(frame(reply()) + Bytes(100, 0x5a));
+	link.finish();
+	link.must_end();
+}
+
+void garbage_when_up(Link& link)
+{
+	link.frame(request_key);
+	link.send(frame(reply()));
+	must_be_up(link);
+	link.send(Bytes(100, 0x5a));
+	link.finish();
+	link.must_end();
+}
+
+void too_many_reads(Link& link)	// more than the client said it holds
+{
+	Frame f = reply();
+
+	f.data = word(peer_to_peer | 1, rtr_write | 8);
+	link.frame(request_key);
+	link.send(frame(f));
+	link.must_terminate(2, 0, 6);
 	link.finish();
 	link.must_end();
 }
@@ -168,6 +191,7 @@ const Scenario scenarios[] = {
 	{"short_word_2", short_word<2>, malformed, ""},
 	{"short_word_3", short_word<3>, malformed, ""},
 	{"client_server", client_server, malformed, "not the model that was asked for"},
+	{"too_many_reads", too_many_reads, "connect_fails=1 stream_errors=1 terminates_sent=1 *", ""},
 	{"no_answer", no_answer, "connect_fails=1 mpa_timeouts=1", ""},
 	{"half_answer", half_answer, "connect_fails=1 mpa_timeouts=1", ""},
 	{"reject", reject, failed, ""},
@@ -177,6 +201,7 @@ const Scenario scenarios[] = {
 	{"reset_during_reply", reset_during_reply, failed, ""},
 	{"slow_reply", slow_reply, "connects=1 *", "octet by octet, but right"},
 	{"reset_when_up", reset_when_up, "connects=1 connections_lost=1", ""},
+	{"goes_on", goes_on, malformed, "doesn't wait for the client's first frame"},
 	{"garbage_when_up", garbage_when_up, "connects=1 stream_errors=1 *", ""},
 	{"terminate_when_up", terminate_when_up, "connects=1 terminates_received=1", ""},
 };

@@ -85,7 +85,8 @@ void much_private_data(Link& link)
 
 void reserved_bits(Link& link)
 {
-	link.send(frame({.flags = with_crc | 0x1f}));
+	// But for the one with which our own kind says that it takes large FPDUs, which has an answer
+	link.send(frame({.flags = with_crc | 0x1b}));
 	Bytes reply = link.frame(reply_key);
 	if (reply[16] & 0x1f)
 		throw Failure("reserved bits came back");
