@@ -26,8 +26,11 @@
 
 /* A stream takes at least this much of the peer's data before it has to be read: one FPDU. */
 #define STREAM_WINDOW (2 * 65536)
-/* Rounds that an owner makes before it leaves the rest to the work. */
+/* Rounds that an owner makes before it leaves the rest to the work, and batches in each. */
 #define SETTLE_ROUNDS 8
+#define SETTLE_BATCHES 64
+/* What is sent from a callback, before the work has to go on with it. */
+#define CALLBACK_BATCHES 4
 
 static struct workqueue_struct *stream_wq;
 
@@ -45,6 +48,7 @@ static void stream_queue(struct kiw_stream *s, unsigned long delay)
 
 void kiw_stream_kick(struct kiw_stream *s)
 {
+	s->due = true;
 	if (!s->busy)
 		stream_queue(s, 0);
 }
@@ -147,16 +151,17 @@ static void stream_flush(struct kiw_stream *s)
 }
 
 /* One round of all that is due. Return: whether there is more. */
-static bool settle_round(struct kiw_stream *s)
+static bool settle_round(struct kiw_stream *s, int batches)
 {
 	bool more = false;
 
+	s->due = false;
 	if (s->rx_more) {
 		s->rx_more = false;
 		kiw_rx_pump(s);
 	}
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
-		more = kiw_tx_run(s);
+		more = kiw_tx_run(s, batches);
 	if ((s->todo & KIW_ACT_SEND_FIN) && !kiw_tx_pending(s)) {
 		s->todo &= ~KIW_ACT_SEND_FIN;
 		send_fin(s);
@@ -188,7 +193,7 @@ void kiw_stream_unlock(struct kiw_stream *s)
 	 * round, and don't queue the work because s->busy is set.
 	 */
 	while (s->qp) {
-		more = settle_round(s);
+		more = settle_round(s, SETTLE_BATCHES);
 		if (!--rounds || (!sk_flush_backlog(s->sk) && !more))
 			break;
 	}
@@ -235,15 +240,46 @@ static struct kiw_stream *stream_of_sk(struct sock *sk)
 	return rcu_dereference_sk_user_data(sk);
 }
 
+/*
+ * In softirq the socket has no owner who could be in the middle of sending, so a response, or what
+ * waited for one or for room, goes out at once. All else is left to the work; and from the backlog,
+ * everything is left to the owner.
+ */
+static bool callback_begin(struct kiw_stream *s)
+{
+	if (s->busy || sock_owned_by_user(s->sk))
+		return false;
+	s->busy = true;
+	s->sk->sk_allocation = GFP_ATOMIC | __GFP_NOWARN;
+	return true;
+}
+
+static void callback_end(struct kiw_stream *s)
+{
+	bool due = s->due;
+
+	s->due = false;
+	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS)
+		due = kiw_tx_run(s, CALLBACK_BATCHES) || s->due;
+	s->sk->sk_allocation = GFP_KERNEL;
+	s->busy = false;
+	if (due)
+		stream_queue(s, 0);
+}
+
 static void stream_data_ready(struct sock *sk)
 {
 	struct kiw_stream *s;
+	bool ours;
 
 	rcu_read_lock();
 	s = stream_of_sk(sk);
 	if (s) {
+		ours = callback_begin(s);
 		kiw_rx_pump(s);
 		stream_check(s);
+		if (ours)
+			callback_end(s);
 	}
 	rcu_read_unlock();
 }
@@ -251,12 +287,16 @@ static void stream_data_ready(struct sock *sk)
 static void stream_write_space(struct sock *sk)
 {
 	struct kiw_stream *s;
+	bool ours;
 
 	rcu_read_lock();
 	s = stream_of_sk(sk);
 	if (s && sk_stream_is_writeable(sk)) {
 		clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+		ours = callback_begin(s);
 		kiw_stream_kick(s);
+		if (ours)
+			callback_end(s);
 	}
 	rcu_read_unlock();
 }

@@ -39,7 +39,8 @@ struct kiw_ep;
  * @todo: KIW_ACT_* that were put off to process context
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
  * @rx_more: the receive pump stopped for want of budget
- * @busy: a process-context owner will settle before it lets go: no need for the work
+ * @busy: whoever has the lock will settle before it lets go: no need for the work
+ * @due: somebody asked for that meanwhile
  * @fin_sent: our direction is closed
  * @fin_received: the peer's direction is closed
  * @ended: the endpoint has been told that nothing more will come
@@ -66,6 +67,7 @@ struct kiw_stream {
 	enum ib_event_type	async;
 	bool			rx_more;
 	bool			busy;
+	bool			due;
 	bool			fin_sent;
 	bool			fin_received;
 	bool			ended;

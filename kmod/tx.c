@@ -16,8 +16,6 @@
 #include "proto/crc.h"
 #include "proto/fpdu.h"
 
-/* Batches after which the caller lets go of the socket for a moment. */
-#define TX_BUDGET 64
 /* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read. */
 #define TX_LARGE 32768
 
@@ -579,10 +577,9 @@ static int batch_push(struct kiw_stream *s)
 	return tx->batch_sent == tx->batch_len ? 0 : -EINTR;
 }
 
-bool kiw_tx_run(struct kiw_stream *s)
+bool kiw_tx_run(struct kiw_stream *s, int budget)
 {
 	struct kiw_tx *tx = &s->tx;
-	int budget = TX_BUDGET;
 	int ret, err;
 
 	if (!tx->stopped)

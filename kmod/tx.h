@@ -137,12 +137,13 @@ void kiw_tx_free(struct kiw_tx *tx);
 
 /**
  * kiw_tx_run() - send what may be sent
- * @s: stream; socket lock held as owner, process context
+ * @s: stream; socket lock held, as owner or by TCP in softirq
+ * @budget: batches to send at most
  *
  * Return: true when it stopped before it was through and wants to be called again: memory was
  * short, or it had its share. After a full socket the write-space callback takes over.
  */
-bool kiw_tx_run(struct kiw_stream *s);
+bool kiw_tx_run(struct kiw_stream *s, int budget);
 
 /** kiw_tx_pending() - is there anything that FIN would cut off; socket lock held */
 bool kiw_tx_pending(const struct kiw_stream *s);
