@@ -89,7 +89,8 @@ bandwidth() {
 		line=$(jq -r '.end.sum_received.bits_per_second' "$WORK/client")
 		figure 1 0.01 1000000 0.000000125
 	else
-		perftest "$1" "ib_$2_bw" "$3" "$4" --report_gbits && figure 4 0.01 1000000 125
+		# perftest counts 2^20 octets
+		perftest "$1" "ib_$2_bw" "$3" "$4" && figure 4 0.01 1000000 1.048576
 	fi
 }
 
