@@ -153,7 +153,7 @@ TEST(CompletionChannel, ChannelSurvivesEventsThatNobodyRead)
 
 TEST(CompletionChannel, NoEventIsLostBetweenSleepers)
 {
-	constexpr int rounds = 3000;
+	constexpr int rounds = 1000;
 	Pair pair(with_channel);
 	const auto play = [](const Side &side, bool begins) {
 		for (int i = 0; i < rounds; i++) {
@@ -178,7 +178,7 @@ TEST(CompletionChannel, NoEventIsLostBetweenSleepers)
 
 TEST(CompletionChannel, NoEventIsLostInAStream)
 {
-	constexpr int count = 20000;
+	constexpr int count = 5000;
 	constexpr int window = 32;
 	Pair pair(with_channel);
 

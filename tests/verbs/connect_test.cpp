@@ -313,7 +313,7 @@ TEST_F(Disconnect, ByTheListener)
 TEST_F(Disconnect, ByBoth)
 {
 	ASSERT_EQ(rdma_disconnect(pair.a().id()), 0);
-	ASSERT_EQ(rdma_disconnect(pair.b().id()), 0);
+	(void)rdma_disconnect(pair.b().id()); // may come too late
 	expect_the_end();
 }
 

@@ -207,7 +207,13 @@ ibv_qp_state Side::state() const
 
 void Side::wait_state(ibv_qp_state wanted) const
 {
-	wait_until([&] { return state() == wanted; }, "QP state " + std::to_string(wanted));
+	ibv_qp_state last = IBV_QPS_UNKNOWN;
+
+	try {
+		wait_until([&] { return (last = state()) == wanted; }, "a QP state");
+	} catch (const std::exception &) {
+		fail("QP state " + std::to_string(last) + " stays, waiting for " + std::to_string(wanted));
+	}
 }
 
 int Side::modify(ibv_qp_state to) const
@@ -278,12 +284,15 @@ std::unique_ptr<Side> start_connecting(std::uint16_t port, const Options &option
 	return side;
 }
 
-std::unique_ptr<Side> accept(const Listener &listener, const Options &options)
+std::unique_ptr<Side> accept(
+	const Listener &listener, const Options &options, const std::function<void(const Side &)> &prepare)
 {
 	auto [id, event] = listener.request();
 	auto side = std::make_unique<Side>(std::move(id), listener.shared_events(), options);
 	rdma_conn_param param = parameters(options.reply_data, options.reads);
 
+	if (prepare)
+		prepare(*side);
 	if (rdma_accept(side->id(), &param))
 		fail("rdma_accept", errno);
 	return side;

@@ -153,7 +153,9 @@ rdma_conn_param parameters(const std::vector<std::uint8_t> &private_data, std::u
 
 /// Connects a side that is ready, and accepts at the other end.
 std::unique_ptr<Side> start_connecting(std::uint16_t port, const Options &options);
-std::unique_ptr<Side> accept(const Listener &listener, const Options &options);
+/// Prepare runs before the answer, and so before the peer can send.
+std::unique_ptr<Side> accept(
+	const Listener &listener, const Options &options, const std::function<void(const Side &)> &prepare = nullptr);
 
 /// Two connected QPs: a called, b listened.
 class Pair {

@@ -62,17 +62,19 @@ TEST(Killed, SenderInMidTransfer)
 	for (int round = 0; round < 3; round++) {
 		Listener listener;
 		Child child({"part-sender", std::to_string(listener.port())});
-		const auto side = accept(listener, {});
-		const Region to(side->pd(), 65536);
+		std::unique_ptr<Side> side;
+		std::unique_ptr<Region> to;
+		side = accept(listener, {}, [&](const Side &ready) {
+			to = std::make_unique<Region>(ready.pd(), 65536);
+			for (std::uint32_t i = 0; i < ready.cap().max_recv_wr; i++)
+				EXPECT_EQ(ready.receive({to->sge()}, i), 0);
+		});
 		const std::uint32_t depth = side->cap().max_recv_wr;
 
-		// Receives are there before the first message can be: it waits for our answer.
-		for (std::uint32_t i = 0; i < depth; i++)
-			ASSERT_EQ(side->receive({to.sge()}, i), 0);
 		side->events().wait(RDMA_CM_EVENT_ESTABLISHED, side->id());
 		for (std::uint32_t i = 0; i < 100; i++) {
 			EXPECT_WC(side->received(), i % depth, IBV_WC_SUCCESS);
-			ASSERT_EQ(side->receive({to.sge()}, i % depth), 0);
+			ASSERT_EQ(side->receive({to->sge()}, i % depth), 0);
 			ASSERT_EQ(side->send({}, {.flags = i % 16 ? 0U : unsigned{IBV_SEND_SIGNALED}}), 0);
 			(void)poll_all(side->send_cq());
 		}
@@ -96,15 +98,18 @@ TEST(Killed, TargetInMidTransfer)
 	for (int round = 0; round < 3; round++) {
 		Listener listener;
 		Child child({"part-target", std::to_string(listener.port())});
-		const auto side = accept(listener, {});
-		const Region message(side->pd(), 16);
-		ASSERT_EQ(side->receive({message.sge()}), 0);
+		std::unique_ptr<Side> side;
+		std::unique_ptr<Region> message;
+		side = accept(listener, {}, [&](const Side &ready) {
+			message = std::make_unique<Region>(ready.pd(), 16);
+			EXPECT_EQ(ready.receive({message->sge()}), 0);
+		});
 		side->events().wait(RDMA_CM_EVENT_ESTABLISHED, side->id());
 		EXPECT_EQ(side->received().status, IBV_WC_SUCCESS);
 		std::uint64_t remote = 0;
 		std::uint32_t rkey = 0;
-		std::memcpy(&remote, message.data(), sizeof(remote));
-		std::memcpy(&rkey, message.data() + 8, sizeof(rkey));
+		std::memcpy(&remote, message->data(), sizeof(remote));
+		std::memcpy(&rkey, message->data() + 8, sizeof(rkey));
 
 		const Region from(side->pd(), 1 << 20);
 		std::uint64_t next = 0;

@@ -26,10 +26,10 @@ std::chrono::seconds patience()
 	return std::chrono::seconds(text ? std::atoi(text) : 30);
 }
 
-Where parse_where(const char *variable)
+Where parse_where(const char *variable, const char *otherwise)
 {
 	const char *value = std::getenv(variable);
-	const std::string text = value ? value : "127.0.0.1";
+	const std::string text = value ? value : otherwise;
 	const std::size_t at = text.find('@');
 	const std::string address = text.substr(0, at);
 	Where where{};
@@ -63,11 +63,11 @@ sockaddr *Where::sa(std::uint16_t port)
 
 Where client_end()
 {
-	return parse_where("KIWARP_TEST_CLIENT");
+	return parse_where("KIWARP_TEST_CLIENT", "10.77.0.1@left");
 }
 Where server_end()
 {
-	return parse_where("KIWARP_TEST_SERVER");
+	return parse_where("KIWARP_TEST_SERVER", "10.77.0.2@right");
 }
 
 InNamespace::InNamespace(const std::string &name)

@@ -2,9 +2,9 @@
 //
 // What the tests of the verbs share: the device, objects, memory, waiting.
 //
-// Both ends of a connection live in this process. By default both use the device on lo; KIWARP_TEST_CLIENT and
-// KIWARP_TEST_SERVER say ADDRESS[@NETNS] for each end. Set-up that fails throws, which fails the test.
-// Every wait ends after KIWARP_TEST_PATIENCE seconds (default 30).
+// Both ends of a connection live in this process: KIWARP_TEST_CLIENT and KIWARP_TEST_SERVER say
+// ADDRESS[@NETNS] for each; by default they are the two hosts of the guests. Set-up that fails throws,
+// which fails the test. Every wait ends after KIWARP_TEST_PATIENCE seconds (default 30).
 #pragma once
 
 #include <chrono>
