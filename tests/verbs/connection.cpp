@@ -254,9 +254,15 @@ Caller::Caller(std::uint16_t port) : events(std::make_shared<EventChannel>())
 	Where to = server_end();
 
 	id = make_id(*events, from.netns);
-	if (rdma_resolve_addr(id.get(), from.sa(0), to.sa(port), 5000))
-		fail("rdma_resolve_addr", errno);
-	events->wait(RDMA_CM_EVENT_ADDR_RESOLVED, id.get());
+	// Where the peer's ARP reply is faster than RDMA core's bookkeeping, it waits for the whole of its time.
+	Event event = {.type = RDMA_CM_EVENT_ADDR_ERROR};
+	for (int tries = 0; tries < 50 && event.type != RDMA_CM_EVENT_ADDR_RESOLVED; tries++) {
+		if (rdma_resolve_addr(id.get(), from.sa(0), to.sa(port), 200))
+			fail("rdma_resolve_addr", errno);
+		event = events->wait_any(id.get());
+	}
+	if (event.type != RDMA_CM_EVENT_ADDR_RESOLVED)
+		fail("the server's address can't be resolved", -event.status);
 	if (rdma_resolve_route(id.get(), 5000))
 		fail("rdma_resolve_route", errno);
 	events->wait(RDMA_CM_EVENT_ROUTE_RESOLVED, id.get());
