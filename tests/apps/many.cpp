@@ -27,20 +27,20 @@ constexpr uint32_t message = 2000;
 constexpr int window = 64;
 constexpr int patience_ms = 60000;
 
-[[noreturn]] void fail(const char* what)
+[[noreturn]] void fail(const char *what)
 {
 	fprintf(stderr, "%s: %s\n", what, strerror(errno));
 	exit(1);
 }
 
-void check(bool good, const char* what)
+void check(bool good, const char *what)
 {
 	if (!good)
 		fail(what);
 }
 
 struct Connection {
-	rdma_cm_id* id;
+	rdma_cm_id *id;
 	int index;
 	int sent;
 	int received;
@@ -48,38 +48,41 @@ struct Connection {
 
 class Many {
 public:
-	Many(bool client, const char* address, const char* port, int total_connections, int total_rounds);
+	Many(bool client, const char *address, const char *port, int total_connections, int total_rounds);
 	void run();
 
 private:
-	void open(ibv_context* verbs);
-	void attach(Connection& c, rdma_cm_id* id);
+	void open(ibv_context *verbs);
+	void attach(Connection &c, rdma_cm_id *id);
 	void connect_more();
-	void post_receive(Connection& c);
-	void post_send(Connection& c);
-	void fill(Connection& c);
-	void on_event(rdma_cm_event* event);
-	void on_completion(const ibv_wc& wc);
-	uint8_t* out(const Connection& c) { return memory.data() + size_t(c.index) * 2 * message; }
-	uint8_t* in(const Connection& c) { return out(c) + message; }
+	void post_receive(Connection &c);
+	void post_send(Connection &c);
+	void fill(Connection &c);
+	void on_event(rdma_cm_event *event);
+	void on_completion(const ibv_wc &wc);
+	uint8_t *out(const Connection &c) { return memory.data() + size_t(c.index) * 2 * message; }
+	uint8_t *in(const Connection &c) { return out(c) + message; }
 
 	bool is_client;
 	int total, rounds;
-	addrinfo* where;
-	rdma_event_channel* channel;
-	rdma_cm_id* listener = nullptr;
-	ibv_pd* pd = nullptr;
-	ibv_comp_channel* completions = nullptr;
-	ibv_cq* cq = nullptr;
-	ibv_mr* mr = nullptr;
+	addrinfo *where;
+	rdma_event_channel *channel;
+	rdma_cm_id *listener = nullptr;
+	ibv_pd *pd = nullptr;
+	ibv_comp_channel *completions = nullptr;
+	ibv_cq *cq = nullptr;
+	ibv_mr *mr = nullptr;
 	std::vector<uint8_t> memory;
 	std::vector<Connection> all;
-	std::unordered_map<uint32_t, Connection*> by_qp;
+	std::unordered_map<uint32_t, Connection *> by_qp;
 	int begun = 0, up = 0, finished = 0, closed = 0;
 };
 
-Many::Many(bool client, const char* address, const char* port, int total_connections, int total_rounds)
-	: is_client(client), total(total_connections), rounds(total_rounds), memory(size_t(total) * 2 * message),
+Many::Many(bool client, const char *address, const char *port, int total_connections, int total_rounds)
+	: is_client(client),
+	  total(total_connections),
+	  rounds(total_rounds),
+	  memory(size_t(total) * 2 * message),
 	  all(total)
 {
 	addrinfo hints = {};
@@ -98,7 +101,7 @@ Many::Many(bool client, const char* address, const char* port, int total_connect
 	check(!rdma_listen(listener, 2 * window), "rdma_listen");
 }
 
-void Many::open(ibv_context* verbs)
+void Many::open(ibv_context *verbs)
 {
 	if (pd)
 		return;
@@ -114,7 +117,7 @@ void Many::open(ibv_context* verbs)
 	check(mr, "ibv_reg_mr");
 }
 
-void Many::attach(Connection& c, rdma_cm_id* id)
+void Many::attach(Connection &c, rdma_cm_id *id)
 {
 	ibv_qp_init_attr attr = {};
 
@@ -132,7 +135,7 @@ void Many::attach(Connection& c, rdma_cm_id* id)
 void Many::connect_more()
 {
 	while (begun < total && begun - up < window) {
-		rdma_cm_id* id;
+		rdma_cm_id *id;
 
 		check(!rdma_create_id(channel, &id, &all[begun], RDMA_PS_TCP), "rdma_create_id");
 		check(!rdma_resolve_addr(id, nullptr, where->ai_addr, 10000), "rdma_resolve_addr");
@@ -140,7 +143,7 @@ void Many::connect_more()
 	}
 }
 
-void Many::post_receive(Connection& c)
+void Many::post_receive(Connection &c)
 {
 	ibv_sge sge = {uintptr_t(in(c)), message, mr->lkey};
 	ibv_recv_wr wr = {}, *bad;
@@ -150,7 +153,7 @@ void Many::post_receive(Connection& c)
 	check(!ibv_post_recv(c.id->qp, &wr, &bad), "ibv_post_recv");
 }
 
-void Many::post_send(Connection& c)
+void Many::post_send(Connection &c)
 {
 	ibv_sge sge = {uintptr_t(out(c)), message, mr->lkey};
 	ibv_send_wr wr = {}, *bad;
@@ -164,19 +167,19 @@ void Many::post_send(Connection& c)
 }
 
 // A message that says whose and which it is, and is unlike all others
-void Many::fill(Connection& c)
+void Many::fill(Connection &c)
 {
 	uint32_t x = c.index * 1000003u + c.sent * 7919u + 1;
-	uint8_t* p = out(c);
+	uint8_t *p = out(c);
 
 	for (uint32_t i = 0; i < message; i++, x = x * 1664525u + 1013904223u)
 		p[i] = x >> 24;
 }
 
-void Many::on_event(rdma_cm_event* event)
+void Many::on_event(rdma_cm_event *event)
 {
-	rdma_cm_id* id = event->id;
-	auto c = static_cast<Connection*>(id->context);
+	rdma_cm_id *id = event->id;
+	auto c = static_cast<Connection *>(id->context);
 	rdma_conn_param param = {};
 
 	param.responder_resources = param.initiator_depth = 1;
@@ -201,7 +204,7 @@ void Many::on_event(rdma_cm_event* event)
 		if (up < total)
 			break;
 		printf("%d connections are up\n", up);
-		for (auto& one : all) {
+		for (auto &one : all) {
 			fill(one);
 			post_send(one);
 		}
@@ -214,17 +217,18 @@ void Many::on_event(rdma_cm_event* event)
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		break;
 	default:
-		fprintf(stderr, "%s, status %d, after %d connections\n", rdma_event_str(event->event), event->status, up);
+		fprintf(stderr, "%s, status %d, after %d connections\n", rdma_event_str(event->event), event->status,
+			up);
 		exit(1);
 	}
 }
 
-void Many::on_completion(const ibv_wc& wc)
+void Many::on_completion(const ibv_wc &wc)
 {
-	Connection& c = *by_qp.at(wc.qp_num);
+	Connection &c = *by_qp.at(wc.qp_num);
 
 	if (wc.status == IBV_WC_WR_FLUSH_ERR)
-		return;	// of the last receive
+		return; // of the last receive
 	if (wc.status != IBV_WC_SUCCESS) {
 		fprintf(stderr, "connection %d: %s\n", c.index, ibv_wc_status_str(wc.status));
 		exit(1);
@@ -249,7 +253,7 @@ void Many::on_completion(const ibv_wc& wc)
 		post_send(c);
 	} else if (++finished == total) {
 		printf("%d messages each came back\n", rounds);
-		for (auto& one : all)
+		for (auto &one : all)
 			check(!rdma_disconnect(one.id), "rdma_disconnect");
 	}
 }
@@ -260,7 +264,7 @@ void Many::run()
 		connect_more();
 	while (closed < total) {
 		pollfd p[2] = {{channel->fd, POLLIN, 0}, {completions ? completions->fd : -1, POLLIN, 0}};
-		rdma_cm_event* event;
+		rdma_cm_event *event;
 		ibv_wc wc[64];
 
 		if (poll(p, 2, patience_ms) == 0) {
@@ -275,16 +279,16 @@ void Many::run()
 		}
 		if (!completions)
 			continue;
-		ibv_cq* which;
-		void* context;
+		ibv_cq *which;
+		void *context;
 		if (!ibv_get_cq_event(completions, &which, &context)) {
 			ibv_ack_cq_events(cq, 1);
 			check(!ibv_req_notify_cq(cq, 0), "ibv_req_notify_cq");
 		}
 		for (int n; (n = ibv_poll_cq(cq, 64, wc)) > 0;)
-			std::for_each(wc, wc + n, [this](const ibv_wc& one) { on_completion(one); });
+			std::for_each(wc, wc + n, [this](const ibv_wc &one) { on_completion(one); });
 	}
-	for (auto& c : all) {
+	for (auto &c : all) {
 		if (!is_client && c.received != rounds) {
 			fprintf(stderr, "connection %d: %d messages instead of %d\n", c.index, c.received, rounds);
 			exit(1);
@@ -297,7 +301,7 @@ void Many::run()
 
 } // namespace
 
-int main(int argc, char** argv)
+int main(int argc, char **argv)
 {
 	rlimit files = {65536, 65536};
 

@@ -17,12 +17,12 @@ class Link {
 public:
 	explicit Link(int fd);
 	~Link();
-	Link(const Link&) = delete;
-	Link& operator=(const Link&) = delete;
+	Link(const Link &) = delete;
+	Link &operator=(const Link &) = delete;
 
-	void send(const Bytes& b);
+	void send(const Bytes &b);
 	// One octet a segment
-	void send_slowly(const Bytes& b);
+	void send_slowly(const Bytes &b);
 	void send_urgent(uint8_t octet);
 	void receive_little();
 	// Exactly n octets, or failure
@@ -32,24 +32,24 @@ public:
 	// A Reply or Request with its data, whose key must be this
 	Bytes frame(std::string_view key);
 
-	void finish();	// FIN
-	void reset();	// RST
+	void finish(); // FIN
+	void reset();  // RST
 	// Fails unless the other side ends the connection
 	void must_end();
 	// Fails unless the other side sends this Terminate
 	void must_terminate(uint8_t layer, uint8_t type, uint8_t code);
 
 private:
-	bool some(uint8_t* p, size_t n, size_t& got);
+	bool some(uint8_t *p, size_t n, size_t &got);
 	int fd;
 };
 
 struct Scenario {
-	const char* name;
-	void (*run)(Link& link);
+	const char *name;
+	void (*run)(Link &link);
 	// Counters that move, "NAME=BY..."; a last "*" allows for others
-	const char* counters;
-	const char* about;
+	const char *counters;
+	const char *about;
 };
 
 extern const std::span<const Scenario> towards_server;

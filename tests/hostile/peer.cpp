@@ -18,13 +18,13 @@
 
 static constexpr int patience_ms = 15000;
 
-static void check(bool good, const char* what)
+static void check(bool good, const char *what)
 {
 	if (!good)
 		throw Failure(std::string(what) + ": " + strerror(errno));
 }
 
-static void wait_for(int fd, short events, const char* what)
+static void wait_for(int fd, short events, const char *what)
 {
 	pollfd p = {fd, events, 0};
 
@@ -45,7 +45,7 @@ Link::~Link()
 		close(fd);
 }
 
-void Link::send(const Bytes& b)
+void Link::send(const Bytes &b)
 {
 	size_t done = 0;
 
@@ -59,7 +59,7 @@ void Link::send(const Bytes& b)
 	}
 }
 
-void Link::send_slowly(const Bytes& b)
+void Link::send_slowly(const Bytes &b)
 {
 	for (uint8_t octet : b) {
 		send({octet});
@@ -84,7 +84,7 @@ void Link::receive_little()
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 }
 
-bool Link::some(uint8_t* p, size_t n, size_t& got)
+bool Link::some(uint8_t *p, size_t n, size_t &got)
 {
 	wait_for(fd, POLLIN, "receive");
 	ssize_t r = recv(fd, p, n, MSG_DONTWAIT);
@@ -103,7 +103,8 @@ Bytes Link::receive(size_t n)
 
 	while (have < n) {
 		if (!some(b.data() + have, n - have, got))
-			throw Failure("the connection ended where " + std::to_string(n - have) + " more octets are due");
+			throw Failure(
+				"the connection ended where " + std::to_string(n - have) + " more octets are due");
 		have += got;
 	}
 	return b;
@@ -126,7 +127,7 @@ Bytes Link::frame(std::string_view key)
 {
 	Bytes b = receive(20);
 
-	if (std::string_view(reinterpret_cast<char*>(b.data()), key.size()) != key)
+	if (std::string_view(reinterpret_cast<char *>(b.data()), key.size()) != key)
 		throw Failure("this isn't the start-up frame that is due");
 	return b + receive(get(&b[18], 2));
 }
@@ -162,14 +163,14 @@ void Link::must_terminate(uint8_t layer, uint8_t type, uint8_t code)
 		if ((*b)[18] == (layer << 4 | type) && (*b)[19] == code)
 			return;
 		char text[100];
-		snprintf(text, sizeof(text), "Terminate %x/%x/%02x instead of %x/%x/%02x", (*b)[18] >> 4, (*b)[18] & 0xf,
-			 (*b)[19], layer, type, code);
+		snprintf(text, sizeof(text), "Terminate %x/%x/%02x instead of %x/%x/%02x", (*b)[18] >> 4,
+			(*b)[18] & 0xf, (*b)[19], layer, type, code);
 		throw Failure(text);
 	}
 	throw Failure("the connection ended without a Terminate");
 }
 
-static int make_socket(bool listening, const char* address, const char* port)
+static int make_socket(bool listening, const char *address, const char *port)
 {
 	addrinfo hints = {}, *ai;
 
@@ -194,30 +195,30 @@ static int make_socket(bool listening, const char* address, const char* port)
 	return connection;
 }
 
-int main(int argc, char** argv)
+int main(int argc, char **argv)
 {
 	bool listening = argc > 1 && !strcmp(argv[1], "listen");
 	auto scenarios = listening ? towards_client : towards_server;
 
 	if (argc == 3 && !strcmp(argv[2], "list")) {
-		for (auto& s : scenarios)
+		for (auto &s : scenarios)
 			printf("%s %s\n", s.name, s.counters);
 		return 0;
 	}
 	if (argc != 5) {
 		fprintf(stderr, "usage: hostile_peer connect|listen ADDRESS PORT SCENARIO\n");
-		for (auto& s : scenarios)
+		for (auto &s : scenarios)
 			fprintf(stderr, "  %-24s %s\n", s.name, s.about);
 		return 2;
 	}
-	for (auto& s : scenarios) {
+	for (auto &s : scenarios) {
 		if (strcmp(s.name, argv[4]))
 			continue;
 		try {
 			Link link(make_socket(listening, argv[2], argv[3]));
 			s.run(link);
 			return 0;
-		} catch (const Failure& f) {
+		} catch (const Failure &f) {
 			fprintf(stderr, "%s\n", f.what());
 			return 1;
 		}

@@ -19,7 +19,7 @@
 
 static constexpr size_t guard = 4096, region = 65536, message = 1024, messages = 8;
 
-static void check(bool good, const char* what)
+static void check(bool good, const char *what)
 {
 	if (good)
 		return;
@@ -28,22 +28,22 @@ static void check(bool good, const char* what)
 }
 
 struct Connection {
-	uint8_t* area;
-	ibv_mr* region_mr;
-	uint8_t* buffers;
-	ibv_mr* buffers_mr;
+	uint8_t *area;
+	ibv_mr *region_mr;
+	uint8_t *buffers;
+	ibv_mr *buffers_mr;
 };
 
-static ibv_cq* cq;
-static ibv_comp_channel* completions;
-static std::map<uint32_t, rdma_cm_id*> by_qp;
+static ibv_cq *cq;
+static ibv_comp_channel *completions;
+static std::map<uint32_t, rdma_cm_id *> by_qp;
 static bool broken;
 
 static volatile sig_atomic_t over;
 
-static void post_receive(rdma_cm_id* id, uint64_t index)
+static void post_receive(rdma_cm_id *id, uint64_t index)
 {
-	auto c = static_cast<Connection*>(id->context);
+	auto c = static_cast<Connection *>(id->context);
 	ibv_sge sge = {uintptr_t(c->buffers + index * message), message, c->buffers_mr->lkey};
 	ibv_recv_wr wr = {}, *bad;
 
@@ -53,9 +53,9 @@ static void post_receive(rdma_cm_id* id, uint64_t index)
 	ibv_post_recv(id->qp, &wr, &bad);
 }
 
-static void send_back(rdma_cm_id* id, uint64_t index, uint32_t length)
+static void send_back(rdma_cm_id *id, uint64_t index, uint32_t length)
 {
-	auto c = static_cast<Connection*>(id->context);
+	auto c = static_cast<Connection *>(id->context);
 	ibv_sge sge = {uintptr_t(c->buffers + index * message), length, c->buffers_mr->lkey};
 	ibv_send_wr wr = {}, *bad;
 
@@ -67,9 +67,9 @@ static void send_back(rdma_cm_id* id, uint64_t index, uint32_t length)
 	ibv_post_send(id->qp, &wr, &bad);
 }
 
-static void on_request(rdma_cm_id* id)
+static void on_request(rdma_cm_id *id)
 {
-	static ibv_pd* pd = ibv_alloc_pd(id->verbs);
+	static ibv_pd *pd = ibv_alloc_pd(id->verbs);
 	auto c = new Connection;
 	size_t size = 2 * guard + region;
 
@@ -81,11 +81,12 @@ static void on_request(rdma_cm_id* id)
 		check(cq && !ibv_req_notify_cq(cq, 0), "ibv_create_cq");
 		fcntl(completions->fd, F_SETFL, O_NONBLOCK);
 	}
-	c->area = static_cast<uint8_t*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	c->area =
+		static_cast<uint8_t *>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	memset(c->area, 0xee, size);
 	c->buffers = new uint8_t[messages * message];
-	c->region_mr = ibv_reg_mr(pd, c->area + guard, region,
-				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	c->region_mr = ibv_reg_mr(
+		pd, c->area + guard, region, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	c->buffers_mr = ibv_reg_mr(pd, c->buffers, messages * message, IBV_ACCESS_LOCAL_WRITE);
 	check(c->region_mr && c->buffers_mr, "ibv_reg_mr");
 	id->context = c;
@@ -108,12 +109,12 @@ static void on_request(rdma_cm_id* id)
 	param.private_data_len = sizeof(about);
 	param.responder_resources = param.initiator_depth = 4;
 	if (rdma_accept(id, &param))
-		perror("rdma_accept");	// the peer may have gone
+		perror("rdma_accept"); // the peer may have gone
 }
 
-static void release(rdma_cm_id* id)
+static void release(rdma_cm_id *id)
 {
-	auto c = static_cast<Connection*>(id->context);
+	auto c = static_cast<Connection *>(id->context);
 
 	by_qp.erase(id->qp->qp_num);
 	rdma_destroy_qp(id);
@@ -129,8 +130,8 @@ static void release(rdma_cm_id* id)
 
 static void on_completion()
 {
-	ibv_cq* which;
-	void* context;
+	ibv_cq *which;
+	void *context;
 	ibv_wc wc;
 
 	if (ibv_get_cq_event(completions, &which, &context))
@@ -148,7 +149,7 @@ static void on_completion()
 	}
 }
 
-int main(int argc, char** argv)
+int main(int argc, char **argv)
 {
 	addrinfo hints = {}, *ai;
 
@@ -158,11 +159,13 @@ int main(int argc, char** argv)
 	if (getaddrinfo(argv[1], argv[2], &hints, &ai))
 		return 2;
 	struct sigaction act = {};
-	act.sa_handler = [](int) { over = 1; };
+	act.sa_handler = [](int) {
+		over = 1;
+	};
 	sigaction(SIGTERM, &act, nullptr);
 
-	rdma_event_channel* channel = rdma_create_event_channel();
-	rdma_cm_id* listener;
+	rdma_event_channel *channel = rdma_create_event_channel();
+	rdma_cm_id *listener;
 	check(channel && !rdma_create_id(channel, &listener, nullptr, RDMA_PS_TCP), "rdma_create_id");
 	check(!rdma_bind_addr(listener, ai->ai_addr), "rdma_bind_addr");
 	check(!rdma_listen(listener, 64), "rdma_listen");
@@ -170,7 +173,7 @@ int main(int argc, char** argv)
 
 	while (!over) {
 		pollfd p[2] = {{channel->fd, POLLIN, 0}, {completions ? completions->fd : -1, POLLIN, 0}};
-		rdma_cm_event* event;
+		rdma_cm_event *event;
 
 		if (poll(p, 2, 1000) <= 0)
 			continue;
@@ -178,7 +181,7 @@ int main(int argc, char** argv)
 			on_completion();
 		if (rdma_get_cm_event(channel, &event))
 			continue;
-		rdma_cm_id* id = event->id;
+		rdma_cm_id *id = event->id;
 		auto type = event->event;
 		rdma_ack_cm_event(event);
 		switch (type) {

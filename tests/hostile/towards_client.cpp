@@ -4,15 +4,17 @@
 
 namespace {
 
-// Revision 2, peer to peer, as the client asks for it; the ready-to-receive message is to be a Write. rping wants one Read
-// at a time either way.
+// Revision 2, peer to peer, as the client asks for it; the ready-to-receive message is to be a Write. rping wants one
+// Read at a time either way.
 Frame reply()
 {
-	return {.key = reply_key, .flags = with_crc | enhanced, .revision = 2,
+	return {.key = reply_key,
+		.flags = with_crc | enhanced,
+		.revision = 2,
 		.data = word(peer_to_peer | 1, rtr_write | 1)};
 }
 
-void answer(Link& link, const Frame& f)
+void answer(Link &link, const Frame &f)
 {
 	link.frame(request_key);
 	link.send(frame(f));
@@ -20,7 +22,7 @@ void answer(Link& link, const Frame& f)
 }
 
 // The client sent its ready-to-receive message and, as rping does, a Send: the connection is up.
-void must_be_up(Link& link)
+void must_be_up(Link &link)
 {
 	for (uint8_t op : {op_write, op_send}) {
 		auto b = link.ulpdu();
@@ -29,7 +31,8 @@ void must_be_up(Link& link)
 	}
 }
 
-template <int octets> void short_word(Link& link)
+template <int octets>
+void short_word(Link &link)
 {
 	Frame f = reply();
 
@@ -37,20 +40,20 @@ template <int octets> void short_word(Link& link)
 	answer(link, f);
 }
 
-void no_answer(Link& link)
+void no_answer(Link &link)
 {
 	link.frame(request_key);
 	link.must_end();
 }
 
-void half_answer(Link& link)
+void half_answer(Link &link)
 {
 	link.frame(request_key);
 	link.send(first(frame(reply()), 18));
 	link.must_end();
 }
 
-void wrong_key(Link& link)
+void wrong_key(Link &link)
 {
 	Frame f = reply();
 
@@ -58,7 +61,7 @@ void wrong_key(Link& link)
 	answer(link, f);
 }
 
-void wrong_revision(Link& link)
+void wrong_revision(Link &link)
 {
 	Frame f = reply();
 
@@ -66,7 +69,7 @@ void wrong_revision(Link& link)
 	answer(link, f);
 }
 
-void long_private_data(Link& link)
+void long_private_data(Link &link)
 {
 	Frame f = reply();
 
@@ -74,7 +77,7 @@ void long_private_data(Link& link)
 	answer(link, f);
 }
 
-void client_server(Link& link)	// without peer-to-peer, which was asked for
+void client_server(Link &link) // without peer-to-peer, which was asked for
 {
 	Frame f = reply();
 
@@ -82,7 +85,7 @@ void client_server(Link& link)	// without peer-to-peer, which was asked for
 	answer(link, f);
 }
 
-void reject(Link& link)
+void reject(Link &link)
 {
 	Frame f = reply();
 
@@ -91,38 +94,38 @@ void reject(Link& link)
 	answer(link, f);
 }
 
-void garbage(Link& link)
+void garbage(Link &link)
 {
 	link.frame(request_key);
 	link.send(Bytes(100, 0x5a));
 	link.must_end();
 }
 
-void fin_at_once(Link& link)
+void fin_at_once(Link &link)
 {
 	link.finish();
 	link.must_end();
 }
 
-void reset_at_once(Link& link)
+void reset_at_once(Link &link)
 {
 	link.reset();
 }
 
-void reset_after_request(Link& link)
+void reset_after_request(Link &link)
 {
 	link.frame(request_key);
 	link.reset();
 }
 
-void reset_during_reply(Link& link)
+void reset_during_reply(Link &link)
 {
 	link.frame(request_key);
 	link.send(first(frame(reply()), 22));
 	link.reset();
 }
 
-void slow_reply(Link& link)
+void slow_reply(Link &link)
 {
 	link.frame(request_key);
 	link.send_slowly(frame(reply()));
@@ -131,7 +134,7 @@ void slow_reply(Link& link)
 	link.must_end();
 }
 
-void reset_when_up(Link& link)
+void reset_when_up(Link &link)
 {
 	link.frame(request_key);
 	link.send(frame(reply()));
@@ -139,7 +142,7 @@ void reset_when_up(Link& link)
 	link.reset();
 }
 
-void goes_on(Link& link)	// before it heard from the client
+void goes_on(Link &link) // before it heard from the client
 {
 	link.frame(request_key);
 	link.send(frame(reply()) + Bytes(100, 0x5a));
@@ -147,7 +150,7 @@ void goes_on(Link& link)	// before it heard from the client
 	link.must_end();
 }
 
-void garbage_when_up(Link& link)
+void garbage_when_up(Link &link)
 {
 	link.frame(request_key);
 	link.send(frame(reply()));
@@ -157,7 +160,7 @@ void garbage_when_up(Link& link)
 	link.must_end();
 }
 
-void too_many_reads(Link& link)	// more than the client said it holds
+void too_many_reads(Link &link) // more than the client said it holds
 {
 	Frame f = reply();
 
@@ -169,7 +172,7 @@ void too_many_reads(Link& link)	// more than the client said it holds
 	link.must_end();
 }
 
-void terminate_when_up(Link& link)
+void terminate_when_up(Link &link)
 {
 	link.frame(request_key);
 	link.send(frame(reply()));
@@ -178,8 +181,8 @@ void terminate_when_up(Link& link)
 	link.must_end();
 }
 
-constexpr const char* malformed = "connect_fails=1 mpa_malformed=1";
-constexpr const char* failed = "connect_fails=1";
+constexpr const char *malformed = "connect_fails=1 mpa_malformed=1";
+constexpr const char *failed = "connect_fails=1";
 
 const Scenario scenarios[] = {
 	{"garbage", garbage, malformed, "instead of a Reply"},

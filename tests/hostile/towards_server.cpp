@@ -13,7 +13,7 @@ struct Region {
 	uint32_t length;
 };
 
-Region start(Link& link, uint8_t flags = with_crc)
+Region start(Link &link, uint8_t flags = with_crc)
 {
 	link.send(frame({.flags = flags}));
 	Bytes reply = link.frame(reply_key);
@@ -23,7 +23,7 @@ Region start(Link& link, uint8_t flags = with_crc)
 }
 
 // The target sends back what it gets.
-void echo(Link& link, uint32_t number, const Bytes& message)
+void echo(Link &link, uint32_t number, const Bytes &message)
 {
 	link.send(fpdu(send_segment(number, message)));
 	auto back = link.ulpdu();
@@ -32,7 +32,8 @@ void echo(Link& link, uint32_t number, const Bytes& message)
 }
 
 // What the target may not take: it has to say why, and to end
-template <typename Make> void refused(Link& link, uint8_t layer, uint8_t type, uint8_t code, Make make)
+template <typename Make>
+void refused(Link &link, uint8_t layer, uint8_t type, uint8_t code, Make make)
 {
 	Region region = start(link);
 
@@ -47,25 +48,25 @@ const Bytes page(4096, 0x55);
 
 // --- start-up ---
 
-void start_up(Link& link, const Bytes& b)
+void start_up(Link &link, const Bytes &b)
 {
 	link.send(b);
 	link.must_end();
 }
 
-void reset_during_request(Link& link)
+void reset_during_request(Link &link)
 {
 	link.send(first(frame({}), 11));
 	link.reset();
 }
 
-void reset_after_request(Link& link)
+void reset_after_request(Link &link)
 {
 	link.send(frame({}));
 	link.reset();
 }
 
-void markers(Link& link)
+void markers(Link &link)
 {
 	link.send(frame({.flags = with_crc | with_markers}));
 	Bytes reply = link.frame(reply_key);
@@ -74,7 +75,7 @@ void markers(Link& link)
 	link.must_end();
 }
 
-void much_private_data(Link& link)
+void much_private_data(Link &link)
 {
 	link.send(frame({.data = Bytes(512, 7)}));
 	Bytes reply = link.frame(reply_key);
@@ -83,7 +84,7 @@ void much_private_data(Link& link)
 	link.must_end();
 }
 
-void reserved_bits(Link& link)
+void reserved_bits(Link &link)
 {
 	// But for the one with which our own kind says that it takes large FPDUs, which has an answer
 	link.send(frame({.flags = with_crc | 0x1b}));
@@ -93,7 +94,7 @@ void reserved_bits(Link& link)
 	echo(link, 1, hello);
 }
 
-void slow_request(Link& link)
+void slow_request(Link &link)
 {
 	link.send_slowly(frame({}));
 	link.frame(reply_key);
@@ -102,10 +103,10 @@ void slow_request(Link& link)
 	link.must_end();
 }
 
-void slow_request_2(Link& link)
+void slow_request_2(Link &link)
 {
-	link.send_slowly(frame({.flags = with_crc | enhanced, .revision = 2,
-				.data = word(peer_to_peer | 4, rtr_write | 4)}));
+	link.send_slowly(
+		frame({.flags = with_crc | enhanced, .revision = 2, .data = word(peer_to_peer | 4, rtr_write | 4)}));
 	Bytes reply = link.frame(reply_key);
 	if (!(reply[16] & enhanced) || reply[17] != 2)
 		throw Failure("revision 2 wasn't answered as such");
@@ -113,34 +114,31 @@ void slow_request_2(Link& link)
 	echo(link, 1, hello);
 }
 
-void no_rtr(Link& link)
+void no_rtr(Link &link)
 {
-	link.send(frame({.flags = with_crc | enhanced, .revision = 2,
-			 .data = word(peer_to_peer | 4, rtr_write | 4)}));
+	link.send(frame({.flags = with_crc | enhanced, .revision = 2, .data = word(peer_to_peer | 4, rtr_write | 4)}));
 	link.frame(reply_key);
 	link.must_end();
 }
 
-void wrong_rtr(Link& link)
+void wrong_rtr(Link &link)
 {
-	link.send(frame({.flags = with_crc | enhanced, .revision = 2,
-			 .data = word(peer_to_peer | 4, rtr_write | 4)}));
+	link.send(frame({.flags = with_crc | enhanced, .revision = 2, .data = word(peer_to_peer | 4, rtr_write | 4)}));
 	link.frame(reply_key);
 	link.send(fpdu(untagged_segment(op_terminate, 5, 1, 0, {})));
 	link.must_end();
 }
 
-void reset_instead_of_rtr(Link& link)
+void reset_instead_of_rtr(Link &link)
 {
-	link.send(frame({.flags = with_crc | enhanced, .revision = 2,
-			 .data = word(peer_to_peer | 4, rtr_write | 4)}));
+	link.send(frame({.flags = with_crc | enhanced, .revision = 2, .data = word(peer_to_peer | 4, rtr_write | 4)}));
 	link.frame(reply_key);
 	link.reset();
 }
 
 // --- frames ---
 
-void good(Link& link)
+void good(Link &link)
 {
 	Region region = start(link);
 
@@ -161,12 +159,12 @@ void good(Link& link)
 	link.must_end();
 }
 
-void slow_frames(Link& link)
+void slow_frames(Link &link)
 {
 	Region region = start(link);
 
 	link.send_slowly(fpdu(tagged_segment(op_write, region.stag, region.address, hello)));
-	for (uint32_t i = 1; i <= 4; i++) {	// each number of pad octets
+	for (uint32_t i = 1; i <= 4; i++) { // each number of pad octets
 		Bytes message(i, i);
 		link.send_slowly(fpdu(send_segment(i, message)));
 		auto back = link.ulpdu();
@@ -177,7 +175,7 @@ void slow_frames(Link& link)
 	link.must_end();
 }
 
-void bad_crc(Link& link)
+void bad_crc(Link &link)
 {
 	start(link);
 	link.send(fpdu(send_segment(1, hello), 0x100));
@@ -186,7 +184,7 @@ void bad_crc(Link& link)
 	link.must_end();
 }
 
-void bad_crc_of_write(Link& link)
+void bad_crc_of_write(Link &link)
 {
 	Region region = start(link);
 
@@ -198,7 +196,8 @@ void bad_crc_of_write(Link& link)
 }
 
 // Every length that has no room for a header
-template <size_t octets, bool is_tagged> void short_frame(Link& link)
+template <size_t octets, bool is_tagged>
+void short_frame(Link &link)
 {
 	Region region = start(link);
 	Bytes whole = is_tagged ? tagged_segment(op_write, region.stag, region.address, {}) : send_segment(1, {});
@@ -207,14 +206,14 @@ template <size_t octets, bool is_tagged> void short_frame(Link& link)
 	link.must_end();
 }
 
-void reset_during_frame(Link& link)
+void reset_during_frame(Link &link)
 {
 	start(link);
 	link.send(first(fpdu(send_segment(1, page)), 100));
 	link.reset();
 }
 
-void fin_during_frame(Link& link)
+void fin_during_frame(Link &link)
 {
 	start(link);
 	link.send(first(fpdu(send_segment(1, page)), 100));
@@ -222,13 +221,13 @@ void fin_during_frame(Link& link)
 	link.must_end();
 }
 
-void reset_after_start(Link& link)
+void reset_after_start(Link &link)
 {
 	start(link);
 	link.reset();
 }
 
-void garbage_after_start(Link& link)
+void garbage_after_start(Link &link)
 {
 	start(link);
 	Bytes noise;
@@ -236,14 +235,14 @@ void garbage_after_start(Link& link)
 		noise.push_back(x >> 24);
 	try {
 		link.send(noise);
-	} catch (const Failure&) {
+	} catch (const Failure &) {
 		// It may end while we are still sending.
 	}
 	link.finish();
 	link.must_end();
 }
 
-void garbage_without_crc(Link& link)
+void garbage_without_crc(Link &link)
 {
 	start(link, 0);
 	link.send(Bytes(4096, 0xff));
@@ -251,7 +250,7 @@ void garbage_without_crc(Link& link)
 	link.must_end();
 }
 
-void urgent(Link& link)
+void urgent(Link &link)
 {
 	start(link);
 	echo(link, 1, hello);
@@ -263,49 +262,48 @@ void urgent(Link& link)
 
 // --- segments ---
 
-void opcode(Link& link)
+void opcode(Link &link)
 {
 	refused(link, 0, 2, 6, [](Region) { return untagged_segment(0xc, 0, 1, 0, hello); });
 }
 
-void rdmap_version(Link& link)
+void rdmap_version(Link &link)
 {
 	refused(link, 0, 2, 5, [](Region) { return untagged_segment(op_send, 0, 1, 0, hello, last | ddp_1, 0x80); });
 }
 
-void ddp_version(Link& link)
+void ddp_version(Link &link)
 {
 	refused(link, 1, 2, 6, [](Region) { return untagged_segment(op_send, 0, 1, 0, hello, last | 2); });
 }
 
-void tagged_ddp_version(Link& link)
+void tagged_ddp_version(Link &link)
 {
-	refused(link, 1, 1, 4, [](Region r) {
-		return tagged_segment(op_write, r.stag, r.address, hello, tagged | last | 2);
-	});
+	refused(link, 1, 1, 4,
+		[](Region r) { return tagged_segment(op_write, r.stag, r.address, hello, tagged | last | 2); });
 }
 
-void queue_number(Link& link)
+void queue_number(Link &link)
 {
 	refused(link, 1, 2, 1, [](Region) { return untagged_segment(op_send, 9, 1, 0, hello); });
 }
 
-void message_number(Link& link)
+void message_number(Link &link)
 {
 	refused(link, 1, 2, 3, [](Region) { return send_segment(2, hello); });
 }
 
-void message_offset(Link& link)
+void message_offset(Link &link)
 {
 	refused(link, 1, 2, 4, [](Region) { return untagged_segment(op_send, 0, 1, 64, hello); });
 }
 
-void long_message(Link& link)	// the target's buffers have 1024 octets
+void long_message(Link &link) // the target's buffers have 1024 octets
 {
 	refused(link, 1, 2, 5, [](Region) { return send_segment(1, Bytes(1400, 1)); });
 }
 
-void no_receive(Link& link)
+void no_receive(Link &link)
 {
 	start(link);
 	// The target has 8 buffers, and gives them back only when it runs: one message that never ends takes one, but
@@ -318,44 +316,44 @@ void no_receive(Link& link)
 	link.must_end();
 }
 
-void write_stag(Link& link)
+void write_stag(Link &link)
 {
 	refused(link, 1, 1, 0, [](Region r) { return tagged_segment(op_write, r.stag ^ 1, r.address, hello); });
 }
 
-void write_index(Link& link)
+void write_index(Link &link)
 {
-	refused(link, 1, 1, 0, [](Region r) { return tagged_segment(op_write, r.stag ^ 0x7fff0000, r.address, hello); });
+	refused(link, 1, 1, 0,
+		[](Region r) { return tagged_segment(op_write, r.stag ^ 0x7fff0000, r.address, hello); });
 }
 
-void write_before(Link& link)
+void write_before(Link &link)
 {
 	refused(link, 1, 1, 1, [](Region r) { return tagged_segment(op_write, r.stag, r.address - 1, hello); });
 }
 
-void write_behind(Link& link)
+void write_behind(Link &link)
 {
-	refused(link, 1, 1, 1, [](Region r) {
-		return tagged_segment(op_write, r.stag, r.address + r.length - 4, hello);
-	});
+	refused(link, 1, 1, 1,
+		[](Region r) { return tagged_segment(op_write, r.stag, r.address + r.length - 4, hello); });
 }
 
-void write_wrap(Link& link)
+void write_wrap(Link &link)
 {
 	refused(link, 1, 1, 3, [](Region r) { return tagged_segment(op_write, r.stag, ~uint64_t(3), Bytes(8, 1)); });
 }
 
-void read_stag(Link& link)
+void read_stag(Link &link)
 {
 	refused(link, 0, 1, 0, [](Region r) { return read_segment(1, r.stag ^ 1, r.address, 16); });
 }
 
-void read_behind(Link& link)
+void read_behind(Link &link)
 {
 	refused(link, 0, 1, 1, [](Region r) { return read_segment(1, r.stag, r.address + 16, r.length); });
 }
 
-void read_flood(Link& link)
+void read_flood(Link &link)
 {
 	link.receive_little();
 	Region region = start(link);
@@ -368,50 +366,60 @@ void read_flood(Link& link)
 	link.must_end();
 }
 
-void response_unasked(Link& link)
+void response_unasked(Link &link)
 {
 	start(link);
 	link.send(fpdu(tagged_segment(op_response, 0x1234, 0, hello)));
 	link.must_end();
 }
 
-void terminate(Link& link)
+void terminate(Link &link)
 {
 	start(link);
 	link.send(fpdu(terminate_segment(0, 0, 0xff)));
 	link.must_end();
 }
 
-void terminate_with_little(Link& link)
+void terminate_with_little(Link &link)
 {
 	start(link);
 	link.send(fpdu(untagged_segment(op_terminate, 2, 1, 0, {0, 0})));
 	link.must_end();
 }
 
-constexpr const char* failed = "connects=1 stream_errors=1 terminates_sent=1";
-constexpr const char* malformed = "mpa_malformed=1";
+constexpr const char *failed = "connects=1 stream_errors=1 terminates_sent=1";
+constexpr const char *malformed = "mpa_malformed=1";
 
 const Scenario scenarios[] = {
-	{"garbage", [](Link& l) { start_up(l, Bytes(64, 0xa5)); }, malformed, "no MPA at all"},
-	{"http", [](Link& l) { start_up(l, {'G', 'E', 'T', ' ', '/', '\r', '\n', '\r', '\n'}); }, malformed,
-	 "another protocol"},
-	{"silence", [](Link& l) { l.must_end(); }, "mpa_timeouts=1", "connects and says nothing"},
-	{"half_request", [](Link& l) { start_up(l, first(frame({}), 10)); }, "mpa_timeouts=1", "stops in the key"},
-	{"half_private_data", [](Link& l) { start_up(l, frame({.data = hello, .announced = 10})); }, "mpa_timeouts=1",
-	 "stops in the private data"},
-	{"reply_key", [](Link& l) { start_up(l, frame({.key = reply_key})); }, malformed, "sends a Reply"},
-	{"revision_0", [](Link& l) { start_up(l, frame({.revision = 0})); }, malformed, ""},
-	{"revision_3", [](Link& l) { start_up(l, frame({.revision = 3})); }, malformed, ""},
-	{"private_data_513", [](Link& l) { start_up(l, frame({.data = Bytes(513, 1)})); }, malformed, ""},
-	{"private_data_65535", [](Link& l) { start_up(l, frame({.announced = 65535})); }, malformed, ""},
-	{"short_word", [](Link& l) {
-		start_up(l, frame({.flags = enhanced, .revision = 2, .data = {1, 2, 3}}));
-	 }, malformed, "revision 2, no room for its word"},
-	{"too_early", [](Link& l) { start_up(l, frame({}) + fpdu(send_segment(1, hello))); }, malformed,
-	 "goes on before the Reply"},
-	{"reset_at_once", [](Link& l) { l.reset(); }, "", ""},
-	{"fin_at_once", [](Link& l) { l.finish(); l.must_end(); }, "", ""},
+	{"garbage", [](Link &l) { start_up(l, Bytes(64, 0xa5)); }, malformed, "no MPA at all"},
+	{"http",
+		[](Link &l) {
+			start_up(l, {'G', 'E', 'T', ' ', '/', '\r', '\n', '\r', '\n'});
+		},
+		malformed, "another protocol"},
+	{"silence", [](Link &l) { l.must_end(); }, "mpa_timeouts=1", "connects and says nothing"},
+	{"half_request", [](Link &l) { start_up(l, first(frame({}), 10)); }, "mpa_timeouts=1", "stops in the key"},
+	{"half_private_data", [](Link &l) { start_up(l, frame({.data = hello, .announced = 10})); }, "mpa_timeouts=1",
+		"stops in the private data"},
+	{"reply_key", [](Link &l) { start_up(l, frame({.key = reply_key})); }, malformed, "sends a Reply"},
+	{"revision_0", [](Link &l) { start_up(l, frame({.revision = 0})); }, malformed, ""},
+	{"revision_3", [](Link &l) { start_up(l, frame({.revision = 3})); }, malformed, ""},
+	{"private_data_513", [](Link &l) { start_up(l, frame({.data = Bytes(513, 1)})); }, malformed, ""},
+	{"private_data_65535", [](Link &l) { start_up(l, frame({.announced = 65535})); }, malformed, ""},
+	{"short_word",
+		[](Link &l) {
+			start_up(l, frame({.flags = enhanced, .revision = 2, .data = {1, 2, 3}}));
+		},
+		malformed, "revision 2, no room for its word"},
+	{"too_early", [](Link &l) { start_up(l, frame({}) + fpdu(send_segment(1, hello))); }, malformed,
+		"goes on before the Reply"},
+	{"reset_at_once", [](Link &l) { l.reset(); }, "", ""},
+	{"fin_at_once",
+		[](Link &l) {
+			l.finish();
+			l.must_end();
+		},
+		"", ""},
 	{"reset_during_request", reset_during_request, "", ""},
 	{"reset_after_request", reset_after_request, "*", "the server may or may not see it in time"},
 	{"markers", markers, "mpa_rejects=1", "wants markers"},

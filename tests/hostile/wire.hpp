@@ -9,13 +9,13 @@
 
 using Bytes = std::vector<uint8_t>;
 
-inline void put(Bytes& b, uint64_t value, int octets)
+inline void put(Bytes &b, uint64_t value, int octets)
 {
 	for (int i = octets - 1; i >= 0; i--)
 		b.push_back(uint8_t(value >> (8 * i)));
 }
 
-inline uint64_t get(const uint8_t* p, int octets)
+inline uint64_t get(const uint8_t *p, int octets)
 {
 	uint64_t value = 0;
 
@@ -24,18 +24,18 @@ inline uint64_t get(const uint8_t* p, int octets)
 	return value;
 }
 
-inline Bytes operator+(Bytes a, const Bytes& b)
+inline Bytes operator+(Bytes a, const Bytes &b)
 {
 	a.insert(a.end(), b.begin(), b.end());
 	return a;
 }
 
-inline Bytes first(const Bytes& b, size_t n)
+inline Bytes first(const Bytes &b, size_t n)
 {
 	return {b.begin(), b.begin() + n};
 }
 
-inline uint32_t crc32c(const Bytes& b)
+inline uint32_t crc32c(const Bytes &b)
 {
 	uint32_t crc = ~0u;
 
@@ -59,10 +59,10 @@ struct Frame {
 	uint8_t flags = with_crc;
 	uint8_t revision = 1;
 	Bytes data = {};
-	int announced = -1;	// octets of data that the frame speaks of, if not those it has
+	int announced = -1; // octets of data that the frame speaks of, if not those it has
 };
 
-inline Bytes frame(const Frame& f)
+inline Bytes frame(const Frame &f)
 {
 	Bytes b(f.key.begin(), f.key.end());
 
@@ -85,7 +85,7 @@ inline Bytes word(uint16_t ird, uint16_t ord)
 }
 
 // FPDU around a ULPDU; "damage" goes into the CRC
-inline Bytes fpdu(const Bytes& ulpdu, uint32_t damage = 0)
+inline Bytes fpdu(const Bytes &ulpdu, uint32_t damage = 0)
 {
 	Bytes b;
 
@@ -112,8 +112,8 @@ enum Opcode : uint8_t {
 
 enum : uint8_t { tagged = 0x80, last = 0x40, ddp_1 = 0x01, rdmap_1 = 0x40 };
 
-inline Bytes tagged_segment(uint8_t op, uint32_t stag, uint64_t offset, const Bytes& payload,
-			    uint8_t ddp = tagged | last | ddp_1)
+inline Bytes tagged_segment(
+	uint8_t op, uint32_t stag, uint64_t offset, const Bytes &payload, uint8_t ddp = tagged | last | ddp_1)
 {
 	Bytes b = {ddp, uint8_t(rdmap_1 | op)};
 
@@ -122,8 +122,8 @@ inline Bytes tagged_segment(uint8_t op, uint32_t stag, uint64_t offset, const By
 	return b + payload;
 }
 
-inline Bytes untagged_segment(uint8_t op, uint32_t queue, uint32_t number, uint32_t offset, const Bytes& payload,
-			      uint8_t ddp = last | ddp_1, uint8_t rdmap = rdmap_1, uint32_t invalidate = 0)
+inline Bytes untagged_segment(uint8_t op, uint32_t queue, uint32_t number, uint32_t offset, const Bytes &payload,
+	uint8_t ddp = last | ddp_1, uint8_t rdmap = rdmap_1, uint32_t invalidate = 0)
 {
 	Bytes b = {ddp, uint8_t(rdmap | op)};
 
@@ -134,7 +134,7 @@ inline Bytes untagged_segment(uint8_t op, uint32_t queue, uint32_t number, uint3
 	return b + payload;
 }
 
-inline Bytes send_segment(uint32_t number, const Bytes& payload)
+inline Bytes send_segment(uint32_t number, const Bytes &payload)
 {
 	return untagged_segment(op_send, 0, number, 0, payload);
 }
@@ -143,7 +143,7 @@ inline Bytes read_segment(uint32_t number, uint32_t stag, uint64_t offset, uint3
 {
 	Bytes b;
 
-	put(b, 0xabcd01, 4);	// the sink: ours, nobody looks
+	put(b, 0xabcd01, 4); // the sink: ours, nobody looks
 	put(b, 0, 8);
 	put(b, size, 4);
 	put(b, stag, 4);
