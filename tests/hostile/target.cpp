@@ -67,6 +67,22 @@ static void send_back(rdma_cm_id *id, uint64_t index, uint32_t length)
 	ibv_post_send(id->qp, &wr, &bad);
 }
 
+static void release(rdma_cm_id *id)
+{
+	auto c = static_cast<Connection *>(id->context);
+
+	by_qp.erase(id->qp->qp_num);
+	rdma_destroy_qp(id);
+	ibv_dereg_mr(c->region_mr);
+	ibv_dereg_mr(c->buffers_mr);
+	for (size_t i = 0; i < guard; i++)
+		if (c->area[i] != 0xee || c->area[guard + region + i] != 0xee)
+			broken = true;
+	munmap(c->area, 2 * guard + region);
+	delete[] c->buffers;
+	delete c;
+}
+
 static void on_request(rdma_cm_id *id)
 {
 	static ibv_pd *pd = ibv_alloc_pd(id->verbs);
@@ -108,24 +124,11 @@ static void on_request(rdma_cm_id *id)
 	param.private_data = &about;
 	param.private_data_len = sizeof(about);
 	param.responder_resources = param.initiator_depth = 4;
-	if (rdma_accept(id, &param))
-		perror("rdma_accept"); // the peer may have gone
-}
-
-static void release(rdma_cm_id *id)
-{
-	auto c = static_cast<Connection *>(id->context);
-
-	by_qp.erase(id->qp->qp_num);
-	rdma_destroy_qp(id);
-	ibv_dereg_mr(c->region_mr);
-	ibv_dereg_mr(c->buffers_mr);
-	for (size_t i = 0; i < guard; i++)
-		if (c->area[i] != 0xee || c->area[guard + region + i] != 0xee)
-			broken = true;
-	munmap(c->area, 2 * guard + region);
-	delete[] c->buffers;
-	delete c;
+	if (rdma_accept(id, &param)) { // the peer may have gone
+		perror("rdma_accept");
+		release(id);
+		rdma_destroy_id(id);
+	}
 }
 
 static void on_completion()
