@@ -255,6 +255,7 @@ struct kiw_listener {
 	u32			num_told;
 	u32			max_told;
 };
+
 static_assert(offsetof(struct kiw_listener, ep) == 0);
 
 /* cm.c */

@@ -54,6 +54,11 @@
 #define KIWARP_ABI_H
 
 #include <linux/types.h>
+#ifdef __KERNEL__
+#include <linux/build_bug.h>
+#elif !defined(__cplusplus)
+#include <assert.h>
+#endif
 
 #define KIWARP_ABI_VERSION 1
 /* Not an allocated id of the kernel tree: "KIWA". */
@@ -159,7 +164,7 @@ struct kiw_wqe {
 	__u32 inline_len;
 	__aligned_u64 wr_id;
 	__aligned_u64 remote_addr; /* Write, Read */
-	__u32 rkey;                /* Write, Read: remote STag; Send with Invalidate: STag to invalidate */
+	__u32 rkey;                /* Write, Read: remote; Send with Invalidate: to invalidate */
 	__u32 reserved1;
 };
 
@@ -189,11 +194,7 @@ struct kiw_cqe {
 	__u8 reserved[29];
 };
 
-#ifdef __cplusplus
 #define KIW_ABI_ASSERT(expression) static_assert(expression, #expression)
-#else
-#define KIW_ABI_ASSERT(expression) _Static_assert(expression, #expression)
-#endif
 
 KIW_ABI_ASSERT(sizeof(struct kiw_get_context_resp) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_cq_resp) == 24);
