@@ -107,7 +107,8 @@ endif
 style-format:
 	$(if $(cxx_files),clang-format --dry-run -Werror $(cxx_files))
 style-tidy:
-	$(if $(cxx_files),clang-tidy --quiet $(filter %.cpp,$(cxx_files)) -- -std=c++20 -Iuapi -Ikmod -Iprovider)
+	printf '%s\0' $(filter %.cpp,$(cxx_files)) | \
+		xargs -0 -r -n 1 -P $$(nproc) sh -c 'clang-tidy --quiet "$$0" -- -std=c++20 -Iuapi -Ikmod -Iprovider'
 
 ## check: every test suite, see scripts/check
 ## demo: the main job from start to end, see scripts/demo
