@@ -267,9 +267,11 @@ int play_part(const std::vector<std::string> &arguments)
 	if (arguments.empty() || arguments[0].rfind("part-", 0) != 0)
 		return -1;
 	const std::string &part = arguments[0];
-	const auto number = arguments.size() > 1 ? static_cast<std::uint32_t>(std::stoul(arguments[1])) : 0U;
 
 	try {
+		if (part == "part-bereaved")
+			return part_bereaved(arguments.at(1));
+		const auto number = arguments.size() > 1 ? static_cast<std::uint32_t>(std::stoul(arguments[1])) : 0U;
 		if (part == "part-sender")
 			part_sender(static_cast<std::uint16_t>(number));
 		if (part == "part-target")

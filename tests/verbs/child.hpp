@@ -13,6 +13,9 @@ namespace vt {
 /// Plays the part that the arguments of main() name; -1 if they name none.
 int play_part(const std::vector<std::string> &arguments);
 
+/// Removes the device that it is using by a command, and sees what the verbs say then (removal_test.cpp).
+int part_bereaved(const std::string &removal);
+
 /// A child that plays a part. It is killed, if it still runs, when the object goes.
 class Child {
 public:
