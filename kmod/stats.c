@@ -21,8 +21,8 @@ static const struct rdma_stat_desc kiw_stat_names[KIW_STAT_NUM] = {
 
 struct rdma_hw_stats *kiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
 {
-	return rdma_alloc_hw_stats_struct(kiw_stat_names, KIW_STAT_NUM,
-					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
+	/* Reading them costs next to nothing: never show an old value. */
+	return rdma_alloc_hw_stats_struct(kiw_stat_names, KIW_STAT_NUM, 0);
 }
 
 int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index)
