@@ -135,7 +135,8 @@ std::vector<Range> mapped_rings()
 		char *end = nullptr;
 		const auto from = std::strtoull(line.c_str(), &end, 16);
 		const auto to = std::strtoull(end + 1, nullptr, 16);
-		rings.push_back({reinterpret_cast<std::uint8_t *>(from), to - from});
+		rings.push_back(
+			{reinterpret_cast<std::uint8_t *>(from), to - from}); // NOLINT(performance-no-int-to-ptr)
 	}
 	return rings;
 }

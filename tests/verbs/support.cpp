@@ -23,7 +23,7 @@ std::chrono::seconds patience()
 {
 	const char *text = std::getenv("KIWARP_TEST_PATIENCE");
 
-	return std::chrono::seconds(text ? std::atoi(text) : 30);
+	return std::chrono::seconds(text ? std::strtol(text, nullptr, 10) : 30);
 }
 
 Where parse_where(const char *variable, const char *otherwise)
