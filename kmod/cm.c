@@ -50,6 +50,11 @@ module_param_cb(rtr, &rtr_ops, &rtr, 0644);
 MODULE_PARM_DESC(rtr,
 		 "Usable ready-to-receive messages, sum of Send 1, Write 2, Read 4 (default: 6)");
 
+static bool responder_first;
+module_param(responder_first, bool, 0644);
+MODULE_PARM_DESC(responder_first,
+		 "Let a responder send first if not connected peer-to-peer, against RFC 5044 (default: N)");
+
 static bool large = true;
 module_param(large, bool, 0644);
 MODULE_PARM_DESC(large,
@@ -284,15 +289,24 @@ static void ep_report(struct kiw_ep *ep)
 	}
 }
 
-/**
- * kiw_ep_announce() - the connection is up: CONNECT_REPLY or ESTABLISHED
- * @ep: endpoint, mutex held
- */
-void kiw_ep_announce(struct kiw_ep *ep)
+/* CONNECT_REPLY or ESTABLISHED */
+static void ep_announce(struct kiw_ep *ep)
 {
 	ep->announced = true;
 	ep->status = 0;
 	ep->owed |= ep->initiator ? KIW_OWED_REPLY : KIW_OWED_ESTABLISHED;
+}
+
+/**
+ * kiw_ep_established() - the connection is up
+ * @ep: endpoint, mutex held, with a running stream
+ */
+void kiw_ep_established(struct kiw_ep *ep)
+{
+	kiw_stat_inc(&ep->dev->stats, KIW_STAT_CONNECTS);
+	ep_announce(ep);
+	kiw_ep_deadline(ep, 0);
+	ep->state = KIW_ST_OPEN;
 }
 
 /**
@@ -322,7 +336,7 @@ static void ep_owe_end(struct kiw_ep *ep, int status)
 		return;
 	}
 	if (!ep->announced)
-		kiw_ep_announce(ep);
+		ep_announce(ep);
 	ep->owed |= KIW_OWED_DISCONNECT | KIW_OWED_CLOSE;
 	ep->final = true;
 }
@@ -339,9 +353,10 @@ static void ep_owe_end(struct kiw_ep *ep, int status)
 int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
 {
 	struct kiw_stream *s;
+	bool first = ep->initiator || (!terms->p2p && READ_ONCE(responder_first));
 
 	kiw_ep_unhook(ep);
-	s = kiw_stream_start(ep->qp, ep, ep->sock, terms, ep->initiator);
+	s = kiw_stream_start(ep->qp, ep, ep->sock, terms, first);
 	if (IS_ERR(s))
 		return PTR_ERR(s);
 	ep->stream = s;
@@ -352,11 +367,8 @@ int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
 
 static void ep_run_open(struct kiw_ep *ep, unsigned long events)
 {
-	if (ep->state == KIW_ST_RTR_WAIT && (events & KIW_EP_ESTABLISHED)) {
-		kiw_ep_announce(ep);
-		kiw_ep_deadline(ep, 0);
-		ep->state = KIW_ST_OPEN;
-	}
+	if (ep->state == KIW_ST_RTR_WAIT && (events & KIW_EP_ESTABLISHED))
+		kiw_ep_established(ep);
 	if (events & KIW_EP_ENDED) {
 		kiw_ep_end(ep, 0, KIW_END_DONE);
 		return;

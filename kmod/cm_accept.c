@@ -74,9 +74,7 @@ static int reply_sent(struct kiw_ep *ep)
 		kiw_ep_deadline(ep, kiw_mpa_secs());
 		ep->state = KIW_ST_RTR_WAIT;
 	} else {
-		kiw_ep_announce(ep);
-		kiw_ep_deadline(ep, 0);
-		ep->state = KIW_ST_OPEN;
+		kiw_ep_established(ep);
 	}
 	return 0;
 }

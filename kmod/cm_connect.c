@@ -71,7 +71,7 @@ static int dial_again(struct kiw_ep *ep)
 	/* A reset leaves no TIME_WAIT in the way of the same pair of ports. */
 	kiw_sock_close(ep->sock, true);
 	ep->sock = NULL;
-	err = kiw_sock_create(ep->dev, ep->id, su->local.ss_family, &sock);
+	err = kiw_sock_create(ep->dev, ep->id, &su->local, &sock);
 	return err ? err : dial(ep, sock);
 }
 
@@ -167,9 +167,7 @@ static void reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
 	}
 	su->tell = rep->pd;
 	su->tell_len = rep->pd_len;
-	kiw_ep_announce(ep);
-	kiw_ep_deadline(ep, 0);
-	ep->state = KIW_ST_OPEN;
+	kiw_ep_established(ep);
 }
 
 /**
@@ -278,8 +276,8 @@ int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
 	struct kiw_device *dev = to_kiw_device(id->device);
 	struct kiw_ep *ep = kiw_ep_create(dev, sizeof(*ep), true);
+	struct sockaddr_storage local;
 	struct socket *sock;
-	sa_family_t family;
 	int err;
 
 	if (IS_ERR(ep))
@@ -287,11 +285,12 @@ int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	mutex_lock(&ep->mutex);
 	ep->initiator = true;
 	err = ep->state == KIW_ST_DEAD ? -ENODEV : connect_check(ep, id, param);
-	family = err ? AF_UNSPEC : ep->su->local.ss_family;
+	if (!err)
+		local = ep->su->local;
 	mutex_unlock(&ep->mutex);
 
 	if (!err)
-		err = kiw_sock_create(dev, id, family, &sock);
+		err = kiw_sock_create(dev, id, &local, &sock);
 
 	mutex_lock(&ep->mutex);
 	if (!err)

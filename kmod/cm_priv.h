@@ -269,13 +269,13 @@ int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn);
 void kiw_ep_drop_qp(struct kiw_ep *ep);
 void kiw_ep_set_id(struct kiw_ep *ep, struct iw_cm_id *id);
 int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms);
-void kiw_ep_announce(struct kiw_ep *ep);
+void kiw_ep_established(struct kiw_ep *ep);
 void kiw_ep_fail(struct kiw_ep *ep, int status);
 void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how);
 
 /* cm_sock.c */
-int kiw_sock_create(struct kiw_device *dev, const struct iw_cm_id *id, sa_family_t family,
-		    struct socket **res);
+int kiw_sock_create(struct kiw_device *dev, const struct iw_cm_id *id,
+		    const struct sockaddr_storage *local, struct socket **res);
 int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr);
 void kiw_sock_close(struct socket *sock, bool reset);
 int kiw_sock_names(struct socket *sock, struct sockaddr_storage *local,

@@ -4,10 +4,13 @@
  * callbacks until the stream takes over, and the start-up frames that go through them. All of it
  * is non-blocking.
  */
+#include <linux/if_vlan.h>
 #include <linux/in.h>
 #include <linux/in6.h>
+#include <linux/inetdevice.h>
 #include <linux/net.h>
 #include <linux/tcp.h>
+#include <net/addrconf.h>
 #include <net/inet_sock.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
@@ -31,11 +34,56 @@ static void sock_set_tos(struct sock *sk, const struct iw_cm_id *id)
 	}
 }
 
+/* Interface that has an address, or NULL; RCU */
+static struct net_device *addr_owner(struct net *net, const struct sockaddr_storage *addr)
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)addr;
+
+	if (addr->ss_family == AF_INET)
+		return __ip_dev_find(net, ((const struct sockaddr_in *)addr)->sin_addr.s_addr, false);
+	if (six->sin6_scope_id)
+		return dev_get_by_index_rcu(net, six->sin6_scope_id);
+#if IS_ENABLED(CONFIG_IPV6)
+	return ipv6_dev_find(net, &six->sin6_addr, NULL);
+#else
+	return NULL;
+#endif
+}
+
+static bool is_vlan_of(const struct net_device *vlan, int ifindex)
+{
+	return is_vlan_dev(vlan) && vlan_dev_real_dev(vlan)->ifindex == ifindex;
+}
+
+static bool is_related(struct kiw_device *dev, struct net_device *owner)
+{
+	struct net_device *own = dev_get_by_index_rcu(dev->net, dev->ifindex);
+
+	return is_vlan_of(owner, dev->ifindex) || (own && is_vlan_of(own, owner->ifindex));
+}
+
+/*
+ * rdma_cm takes a device as one for the interface, for that interface's VLANs, and for the
+ * interface that a VLAN is on: the first that fits. It is the address that tells them apart.
+ */
+static int sock_ifindex(struct kiw_device *dev, const struct sockaddr_storage *local)
+{
+	int ifindex = dev->ifindex;
+	struct net_device *owner;
+
+	rcu_read_lock();
+	owner = addr_owner(dev->net, local);
+	if (owner && is_related(dev, owner))
+		ifindex = owner->ifindex;
+	rcu_read_unlock();
+	return ifindex;
+}
+
 /**
- * kiw_sock_create() - make a socket that stays on the device's interface
+ * kiw_sock_create() - make a socket that stays on the interface of its address
  * @dev: device, whose namespace lasts as long as its endpoints do
  * @id: iw_cm's side, for the type of service
- * @family: AF_INET or AF_INET6
+ * @local: local address, or the wildcard for the device's own interface
  * @res: the socket
  *
  * May have to load a protocol's module, hence the mutex of the endpoint isn't held for the first
@@ -43,16 +91,16 @@ static void sock_set_tos(struct sock *sk, const struct iw_cm_id *id)
  *
  * Return: 0 or a negative errno.
  */
-int kiw_sock_create(struct kiw_device *dev, const struct iw_cm_id *id, sa_family_t family,
-		    struct socket **res)
+int kiw_sock_create(struct kiw_device *dev, const struct iw_cm_id *id,
+		    const struct sockaddr_storage *local, struct socket **res)
 {
 	struct socket *sock;
 	int err;
 
-	err = sock_create_kern(dev->net, family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	err = sock_create_kern(dev->net, local->ss_family, SOCK_STREAM, IPPROTO_TCP, &sock);
 	if (err)
 		return err;
-	err = sock_bindtoindex(sock->sk, dev->ifindex, true);
+	err = sock_bindtoindex(sock->sk, sock_ifindex(dev, local), true);
 	if (err) {
 		sock_release(sock);
 		return err;
@@ -162,11 +210,14 @@ void kiw_addr_unmap(struct sockaddr_storage *addr)
  *
  * A scope would override the interface that the socket is bound to.
  *
- * Return: 0, -EAFNOSUPPORT, or -EADDRNOTAVAIL for a scope that isn't the device's interface.
+ * Return: 0, -EAFNOSUPPORT, or -EADDRNOTAVAIL for a scope that isn't the device's interface nor
+ * one that rdma_cm takes for it.
  */
 int kiw_addr_check(struct kiw_device *dev, struct sockaddr_storage *addr)
 {
 	struct sockaddr_in6 *six = (struct sockaddr_in6 *)addr;
+	struct net_device *scope;
+	bool related;
 
 	if (addr->ss_family == AF_INET)
 		return 0;
@@ -176,7 +227,13 @@ int kiw_addr_check(struct kiw_device *dev, struct sockaddr_storage *addr)
 		return 0;
 	if (!six->sin6_scope_id)
 		six->sin6_scope_id = dev->ifindex;
-	return six->sin6_scope_id == dev->ifindex ? 0 : -EADDRNOTAVAIL;
+	if (six->sin6_scope_id == dev->ifindex)
+		return 0;
+	rcu_read_lock();
+	scope = dev_get_by_index_rcu(dev->net, six->sin6_scope_id);
+	related = scope && is_related(dev, scope);
+	rcu_read_unlock();
+	return related ? 0 : -EADDRNOTAVAIL;
 }
 
 /**

@@ -128,7 +128,7 @@ static enum kiw_err rx_payload(struct kiw_stream *s, struct kiw_cursor *cur, u32
 static void rx_first(struct kiw_stream *s)
 {
 	s->rx.first = false;
-	if (s->initiator)
+	if (s->tx.gate)
 		return;
 	s->tx.gate = true;
 	kiw_stream_kick(s);

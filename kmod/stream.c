@@ -357,7 +357,7 @@ struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
 }
 
 static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
-				       const struct kiw_mpa_result *neg, bool initiator)
+				       const struct kiw_mpa_result *neg, bool first)
 {
 	struct kiw_stream *s = kzalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);
 
@@ -372,20 +372,19 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 	sock_hold(s->sk);
 	s->dev = qp->dev;
 	s->neg = *neg;
-	s->initiator = initiator;
 	s->async = IB_EVENT_QP_FATAL;
 	kiw_rx_init(&s->rx);
 	INIT_DELAYED_WORK(&s->work, stream_work);
-	s->tx.gate = initiator;
-	if (initiator && neg->p2p)
+	s->tx.gate = first;
+	if (first && neg->p2p)
 		s->tx.rtr = neg->rtr;
 	return s;
 }
 
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct socket *sock,
-				    const struct kiw_mpa_result *neg, bool initiator)
+				    const struct kiw_mpa_result *neg, bool first)
 {
-	struct kiw_stream *s = stream_alloc(qp, sock, neg, initiator);
+	struct kiw_stream *s = stream_alloc(qp, sock, neg, first);
 	struct kiw_qp_step step;
 	struct sock *sk;
 
@@ -417,7 +416,6 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	kref_get(&s->ref);
 	rcu_assign_pointer(qp->stream, s);
 	stream_hook(s);
-	kiw_stat_inc(&s->dev->stats, KIW_STAT_CONNECTS);
 	/* What came in before the callbacks were ours. */
 	kiw_rx_pump(s);
 	stream_check(s);

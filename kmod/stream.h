@@ -28,7 +28,6 @@ struct kiw_ep;
  * @qp: attached QP, or NULL once the stream was stopped
  * @ep: endpoint to notify, reference held, or NULL once the stream was stopped
  * @neg: what the MPA start-up agreed on
- * @initiator: we sent the Request
  * @rx: receive side
  * @tx: transmit side
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
@@ -53,7 +52,6 @@ struct kiw_stream {
 	struct kiw_qp		*qp;
 	struct kiw_ep		*ep;
 	struct kiw_mpa_result	neg;
-	bool			initiator;
 
 	struct kiw_rx		rx;
 	struct kiw_tx		tx;
@@ -81,7 +79,8 @@ struct kiw_stream {
  * @sock: connected socket; stays the endpoint's, but nobody else may touch it until
  *	kiw_stream_stop()
  * @neg: outcome of the MPA start-up
- * @initiator: whether we sent the Request; we then send the RTR message, if one was agreed on
+ * @first: we don't wait for the peer's first FPDU, as the initiator doesn't; we then send the RTR
+ *	message, if one was agreed on
  *
  * Moves the QP to RTS, takes the socket's callbacks and looks at what has arrived. May sleep.
  *
@@ -89,7 +88,7 @@ struct kiw_stream {
  * any more (moved to error, say).
  */
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct socket *sock,
-				    const struct kiw_mpa_result *neg, bool initiator);
+				    const struct kiw_mpa_result *neg, bool first);
 
 /**
  * kiw_stream_stop() - end full operation

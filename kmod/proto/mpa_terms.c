@@ -47,7 +47,7 @@ enum kiw_err kiw_mpa_answer(const struct kiw_mpa_cfg *local, const struct kiw_mp
 	memset(rep, 0, sizeof(*rep));
 	rep->kind = KIW_MPA_REPLY;
 	rep->rev = req->rev;
-	rep->crc = local->crc;
+	rep->crc = local->crc || req->crc;
 	rep->markers = local->markers;
 	rep->large = local->large && req->large;
 	rep->enhanced = req->enhanced;

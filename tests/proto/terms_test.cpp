@@ -65,6 +65,8 @@ TEST(Terms, crc_is_on_if_either_side_wants_it)
 			const Outcome o = negotiate(i, r);
 			EXPECT_EQ(o.initiator.crc, a || b);
 			EXPECT_EQ(o.responder.crc, a || b);
+			// Initiators that insist on it look for their bit in the Reply.
+			EXPECT_EQ(o.rep.crc, a || b);
 		}
 	}
 }
