@@ -37,10 +37,11 @@ static void sock_set_tos(struct sock *sk, const struct iw_cm_id *id)
 /* Interface that has an address, or NULL; RCU */
 static struct net_device *addr_owner(struct net *net, const struct sockaddr_storage *addr)
 {
+	const struct sockaddr_in *four = (const struct sockaddr_in *)addr;
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)addr;
 
 	if (addr->ss_family == AF_INET)
-		return __ip_dev_find(net, ((const struct sockaddr_in *)addr)->sin_addr.s_addr, false);
+		return __ip_dev_find(net, four->sin_addr.s_addr, false);
 	if (six->sin6_scope_id)
 		return dev_get_by_index_rcu(net, six->sin6_scope_id);
 #if IS_ENABLED(CONFIG_IPV6)
