@@ -224,10 +224,16 @@ static void stream_check(struct kiw_stream *s)
 			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
 		kiw_stream_event(s, KIW_EV_LLP_LOST);
 	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more) {
+		bool running = s->qp->state == KIW_QP_RTS;
+		bool busy;
+
 		s->fin_received = true;
-		if (s->qp->state == KIW_QP_RTS)
+		if (running)
 			kiw_sq_rest(s->qp);
-		kiw_stream_event(s, stream_busy(s) ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
+		busy = stream_busy(s);
+		if (running && busy)
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, busy ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
 	} else {
 		return;
 	}
