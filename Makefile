@@ -107,8 +107,7 @@ endif
 style-format:
 	$(if $(cxx_files),clang-format --dry-run -Werror $(cxx_files))
 style-tidy:
-	printf '%s\0' $(filter %.cpp,$(cxx_files)) | \
-		xargs -0 -r -n 1 -P $$(nproc) sh -c 'clang-tidy --quiet "$$0" -- -std=c++20 -Iuapi -Ikmod -Iprovider'
+	printf '%s\0' $(filter %.cpp,$(cxx_files)) | xargs -0 -r -n 1 -P $$(nproc) tests/style/tidy
 
 ## check: every test suite, see scripts/check
 ## demo: the main job from start to end, see scripts/demo

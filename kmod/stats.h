@@ -20,7 +20,7 @@ enum kiw_stat {
 	KIW_STAT_STREAM_ERRORS,		/* streams that ended by a protocol or protection error */
 	KIW_STAT_TERM_SENT,
 	KIW_STAT_TERM_RECEIVED,
-	KIW_STAT_LLP_LOST,		/* streams that TCP lost, or that the peer closed too early */
+	KIW_STAT_LLP_LOST,		/* streams reset, timed out, or closed too early */
 	KIW_STAT_CQ_OVERFLOWS,
 	KIW_STAT_RING_ERRORS,		/* QPs whose mapped rings held nonsense */
 	KIW_STAT_NUM

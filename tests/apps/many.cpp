@@ -243,7 +243,7 @@ void Many::on_completion(const ibv_wc &wc)
 		post_send(c);
 		return;
 	}
-	if (memcmp(out(c), in(c), message)) {
+	if (memcmp(out(c), in(c), message) != 0) {
 		fprintf(stderr, "connection %d, message %d: other data came back\n", c.index, c.received);
 		exit(1);
 	}
@@ -309,8 +309,11 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: many server|client ADDRESS PORT CONNECTIONS [ROUNDS]\n");
 		return 2;
 	}
+	const auto connections = static_cast<int>(strtol(argv[4], nullptr, 10));
+	const auto rounds = argc > 5 ? static_cast<int>(strtol(argv[5], nullptr, 10)) : 10;
+
 	setrlimit(RLIMIT_NOFILE, &files);
 	setvbuf(stdout, nullptr, _IOLBF, 0);
-	Many(!strcmp(argv[1], "client"), argv[2], argv[3], atoi(argv[4]), argc > 5 ? atoi(argv[5]) : 10).run();
+	Many(!strcmp(argv[1], "client"), argv[2], argv[3], connections, rounds).run();
 	return 0;
 }

@@ -212,7 +212,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	for (auto &s : scenarios) {
-		if (strcmp(s.name, argv[4]))
+		if (strcmp(s.name, argv[4]) != 0)
 			continue;
 		try {
 			Link link(make_socket(listening, argv[2], argv[3]));

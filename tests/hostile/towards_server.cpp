@@ -143,7 +143,7 @@ void good(Link &link)
 	Region region = start(link);
 
 	for (uint32_t i = 1; i <= 20; i++)
-		echo(link, i, Bytes(i * 7, i));
+		echo(link, i, Bytes(size_t{7} * i, i));
 	link.send(fpdu(tagged_segment(op_write, region.stag, region.address, page)));
 	link.send(fpdu(read_segment(1, region.stag, region.address, page.size())));
 	Bytes read;

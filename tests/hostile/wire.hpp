@@ -32,7 +32,7 @@ inline Bytes operator+(Bytes a, const Bytes &b)
 
 inline Bytes first(const Bytes &b, size_t n)
 {
-	return {b.begin(), b.begin() + n};
+	return {b.data(), b.data() + n};
 }
 
 inline uint32_t crc32c(const Bytes &b)

@@ -10,7 +10,7 @@ extern "C" int gettimeofday(timeval *tv, void *)
 {
 	static const double mhz = [] {
 		const char *text = std::getenv("TSC_MHZ");
-		return text ? std::atof(text) : 0.0;
+		return text ? std::strtod(text, nullptr) : 0.0;
 	}();
 
 	if (mhz <= 0)
