@@ -559,7 +559,11 @@ void kiw_cm_abort_device(struct kiw_device *dev)
 /** kiw_cm_init() - prepare the connection manager, before there is a device */
 int kiw_cm_init(void)
 {
-	cm_wq = alloc_workqueue("kiwarp_cm", WQ_UNBOUND, 0);
+	/*
+	 * One at a time, and nobody waits in there: programs that open several connections at once
+	 * expect the other side to see them in the same order.
+	 */
+	cm_wq = alloc_ordered_workqueue("kiwarp_cm", 0);
 	return cm_wq ? 0 : -ENOMEM;
 }
 

@@ -75,8 +75,11 @@ void kiw_listener_leave(struct kiw_ep *ep)
 	kiw_ep_put(&l->ep);
 }
 
+/* In the order in which they became ready, and not too many */
 static bool may_tell(const struct kiw_listener *l, const struct kiw_ep *ep)
 {
+	if (!list_is_first(&ep->wait_link, &l->ready))
+		return false;
 	return l->num_told < l->max_told ||
 	       time_after(jiffies, ep->su->ready + KIW_READY_PATIENCE);
 }

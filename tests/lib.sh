@@ -7,7 +7,7 @@
 #   until_true COMMAND... tries until it succeeds, at most LIMIT seconds
 #   pair NAME SERVER... -- CLIENT...
 #                         SERVER in right, CLIENT in left once the server listens; both must end with 0.
-#                         PORT= the TCP port that the server listens on, when it isn't the first new one
+#                         PORT= the TCP port that the server listens on
 #                         ENDLESS=1 for a server that doesn't end by itself: it must outlive the client
 #                         SERVER_HOST= CLIENT_HOST= other namespaces, "-" for outside of both
 
@@ -65,38 +65,36 @@ until_true() {
 	local end=$((SECONDS + LIMIT))
 	until "$@"; do
 		[ $SECONDS -lt $end ] || return 1
-		sleep 0.05
+		sleep 0.02
 	done
 }
 
-# What listens in the server's namespace: TCP sockets, and RDMA endpoints, which need not show up as sockets
-listeners() {
-	in_host "$SERVER_HOST"
-	"${IN[@]}" ss -Hltn | awk '{ print $4 }'
-	rdma resource show cm_id 2>/dev/null | grep -o 'state LISTEN.* src-addr [^ ]*' || :
-}
+# listens: whether a socket of the server's namespace listens on PORT. RDMA listeners have one there, too.
 listens() {
-	if [ -n "${PORT:-}" ]; then
-		listeners | grep -qE ":$PORT( |$)"
+	local sockets port
+	printf -v port %04X "$PORT"
+	if [ "$SERVER_HOST" = - ]; then
+		sockets=$(cat /proc/net/tcp /proc/net/tcp6)
 	else
-		[ "$(listeners | sort)" != "$1" ]
+		sockets=$(nsenter --net="/run/netns/$SERVER_HOST" cat /proc/net/tcp /proc/net/tcp6)
 	fi
+	[[ $sockets =~ :$port\ 0+:0000\ 0A\  ]]
 }
-not_listening() { ! listens ''; }
-settled() { listens "$1" || ! kill -0 "$2" 2>/dev/null; }
+not_listening() { ! listens; }
+# settled PID: the server listens, or is no more
+settled() { listens || ! kill -0 "$1" 2>/dev/null; }
 
 pair() {
-	local name=$1 server=() before pid status=0 server_status=0
+	local name=$1 server=() pid status=0 server_status=0
 	shift
 	while [ "$1" != -- ]; do server+=("$1"); shift; done
 	shift
 	# The last server's socket may outlive it by a moment.
-	[ -z "${PORT:-}" ] || LIMIT=5 until_true not_listening
-	before=$(listeners | sort)
+	LIMIT=5 until_true not_listening
 	in_host "$SERVER_HOST"
 	"${IN[@]}" timeout -k 5 "$LIMIT" "${server[@]}" >"$WORK/server" 2>&1 &
 	pid=$!
-	until_true settled "$before" "$pid" || :
+	until_true settled "$pid" || :
 	in_host "$CLIENT_HOST"
 	limited "${IN[@]}" "$@" >"$WORK/client" 2>&1 || status=$?
 	if [ $status = 0 ] && [ -n "${ENDLESS:-}" ]; then

@@ -43,7 +43,8 @@ build_make() {
 	mv "$folder/files.new" "$folder/files"
 	rm -rf "$folder/dest.new"
 	mkdir "$folder/dest.new"
-	LIMIT=1800 in_tree "$tree" "$folder/src:/build" "$folder/dest.new:/dest" "$@" -- \
+	mkdir -p "$CACHE/ccache"
+	LIMIT=1800 in_tree "$tree" "$folder/src:/build" "$folder/dest.new:/dest" "$CACHE/ccache:/ccache" "$@" -- \
 		bash /build/scripts/lib/build-inside "$kver" "$kdir" >"$folder/log" 2>&1 </dev/null || {
 		grep -E '(error|Error [0-9]|undefined reference|\*\*\*)' "$folder/log" | head -n 40 >&2 || :
 		echo ... >&2

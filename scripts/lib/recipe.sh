@@ -61,7 +61,7 @@ tree_make() {
 		--aptopt='Acquire::Languages "none"' "${args[@]}" --skip=download/empty --skip=essential/unlink \
 		--setup-hook='mkdir -p "$1/var/cache/apt/archives"; cp -al "'"$debs"'"/*.deb "$1/var/cache/apt/archives/" 2>/dev/null || :' \
 		--customize-hook='cp -aln "$1"/var/cache/apt/archives/*.deb "'"$debs"'/" 2>/dev/null || :' \
-		--customize-hook='mkdir -p "$1"/src "$1"/out "$1"/build "$1"/kernel "$1"/dest "$1"/ctl "$1"/siw' \
+		--customize-hook='mkdir -p "$1"/src "$1"/out "$1"/build "$1"/kernel "$1"/dest "$1"/ctl "$1"/siw "$1"/ccache' \
 		--customize-hook=': >"$1/etc/machine-id"; echo guest >"$1/etc/hostname"; echo "127.0.0.1 localhost guest" >"$1/etc/hosts"' \
 		"$release" "$dir.new" "${list[@]}" >"$dir.log" 2>&1 ||
 		{ tail -n 20 "$dir.log" >&2; die 96 "making the root tree of $name failed (whole log: $dir.log)"; }
