@@ -215,18 +215,27 @@ static int kiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
  * latest client before all others. Without this, rdma_cm would wait for every connection attempt to
  * end by itself, and a peer that doesn't answer would delay `rdma link delete` by minutes.
  */
+static void set_ep_closed(struct kiw_device *dev, bool closed)
+{
+	spin_lock_bh(&dev->ep_lock);
+	dev->ep_closed = closed;
+	spin_unlock_bh(&dev->ep_lock);
+}
+
+/* Also when a device comes back that had only gone to another namespace. */
 static int kiw_client_add(struct ib_device *ibdev)
 {
-	return ibdev->ops.driver_id == KIW_DRIVER_ID ? 0 : -EOPNOTSUPP;
+	if (ibdev->ops.driver_id != KIW_DRIVER_ID)
+		return -EOPNOTSUPP;
+	set_ep_closed(to_kiw_device(ibdev), false);
+	return 0;
 }
 
 static void kiw_client_remove(struct ib_device *ibdev, void *data)
 {
 	struct kiw_device *dev = to_kiw_device(ibdev);
 
-	spin_lock_bh(&dev->ep_lock);
-	dev->ep_closed = true;
-	spin_unlock_bh(&dev->ep_lock);
+	set_ep_closed(dev, true);
 	kiw_cm_abort_device(dev);
 }
 

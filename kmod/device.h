@@ -40,7 +40,7 @@
  * @mrs: STag index (upper 24 bits) to &struct kiw_mr; readers use RCU
  * @ep_lock: protects @eps and @ep_closed; innermost, taken with bottom halves off
  * @eps: all endpoints of the connection manager, listening ones included
- * @ep_closed: the device goes, no endpoint may be made any more
+ * @ep_closed: the device goes, no endpoint may be made, unless it comes back elsewhere
  * @ep_count: endpoints that still exist, plus one for the device itself
  * @ep_none: completed when the last endpoint is gone
  * @num_qp: QPs that exist, at most KIW_MAX_QP

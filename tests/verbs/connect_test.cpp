@@ -355,6 +355,31 @@ TEST(Connect, SixtyFourAtOnce)
 	}
 }
 
+// Programs with several QPs take the first request for that of the first QP.
+TEST(Connect, RequestsComeInTheOrderOfTheCalls)
+{
+	constexpr std::uint8_t count = 32;
+	const Listener listener;
+	std::vector<std::unique_ptr<Side>> callers;
+	std::vector<Id> requested;
+
+	for (int i = 0; i < count; i++) {
+		Caller caller(listener.port());
+		callers.push_back(std::make_unique<Side>(std::move(caller.id), caller.events, Options{}));
+	}
+	for (std::uint8_t i = 0; i < count; i++) {
+		const std::vector number{i};
+		rdma_conn_param param = parameters(number, 1);
+		ASSERT_EQ(rdma_connect(callers[i]->id(), &param), 0);
+	}
+	for (std::uint8_t i = 0; i < count; i++) {
+		auto [id, request] = listener.request();
+		ASSERT_EQ(request.private_data.size(), 1);
+		EXPECT_EQ(request.private_data[0], i);
+		requested.push_back(std::move(id));
+	}
+}
+
 TEST(Connect, SmallBacklogLosesNobodyForGood)
 {
 	constexpr int count = 32;
