@@ -72,7 +72,7 @@ until_true() {
 # listens: whether a socket of the server's namespace listens on PORT. RDMA listeners have one there, too.
 listens() {
 	local sockets port
-	printf -v port %04X "$PORT"
+	printf -v port %04X "${PORT:?}"
 	if [ "$SERVER_HOST" = - ]; then
 		sockets=$(cat /proc/net/tcp /proc/net/tcp6)
 	else

@@ -46,7 +46,7 @@ build_make() {
 	mkdir -p "$CACHE/ccache"
 	LIMIT=1800 in_tree "$tree" "$folder/src:/build" "$folder/dest.new:/dest" "$CACHE/ccache:/ccache" "$@" -- \
 		bash /build/scripts/lib/build-inside "$kver" "$kdir" >"$folder/log" 2>&1 </dev/null || {
-		grep -E '(error|Error [0-9]|undefined reference|\*\*\*)' "$folder/log" | head -n 40 >&2 || :
+		grep -E '(error: |Error [0-9]|undefined reference|\*\*\*)' "$folder/log" | head -n 40 >&2 || :
 		echo ... >&2
 		tail -n 15 "$folder/log" >&2
 		die 96 "the build for $kver failed (whole log: $folder/log)"
