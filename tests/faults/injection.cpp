@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "injection.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <fstream>
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../verbs/support.hpp"
+
+namespace faults {
+
+namespace {
+
+constexpr std::array kinds = {"failslab", "fail_page_alloc"};
+// So that a look at how many are left tells how many were used
+constexpr unsigned int plenty = 1000000;
+
+std::string attribute(const std::string &kind, const std::string &name)
+{
+	return "/sys/kernel/debug/" + kind + "/" + name;
+}
+
+void set(const std::string &kind, const std::string &name, const std::string &value)
+{
+	std::ofstream file(attribute(kind, name));
+
+	file << value << std::flush;
+	if (!file)
+		vt::fail("can't write " + value + " to " + attribute(kind, name));
+}
+
+void set_all(const std::string &name, std::uint64_t value)
+{
+	for (const char *kind : kinds)
+		set(kind, name, std::to_string(value));
+}
+
+unsigned int times_left()
+{
+	unsigned int sum = 0;
+
+	for (const char *kind : kinds) {
+		unsigned int times = 0;
+		std::ifstream file(attribute(kind, "times"));
+
+		if (!(file >> times))
+			vt::fail("can't read " + attribute(kind, "times"));
+		sum += times;
+	}
+	return sum;
+}
+
+void only_from(Range where)
+{
+	set_all("require-start", where.start);
+	set_all("require-end", where.end);
+}
+
+// What holds for both ways; nothing fails yet.
+void prepare(Range where)
+{
+	set_all("probability", 0);
+	// The kernel's log is for complaints.
+	set_all("verbose", 0);
+	set_all("interval", 1);
+	set_all("space", 0);
+	set_all("stacktrace-depth", 32);
+	// Not only allocations that may not wait
+	for (const char *kind : kinds) {
+		set(kind, "ignore-gfp-wait", "N");
+		set(kind, "task-filter", "N");
+	}
+	set("fail_page_alloc", "ignore-gfp-highmem", "N");
+	set("fail_page_alloc", "min-order", "0");
+	only_from(where);
+}
+
+// The calling thread's own count-down
+class CountDown {
+public:
+	CountDown() : fd_(open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC))
+	{
+		if (fd_ < 0)
+			vt::fail("/proc/thread-self/fail-nth", errno);
+	}
+	~CountDown() { close(fd_); }
+	CountDown(const CountDown &) = delete;
+	CountDown &operator=(const CountDown &) = delete;
+
+	void set(unsigned int n) const
+	{
+		const std::string text = std::to_string(n);
+
+		if (pwrite(fd_, text.c_str(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+			vt::fail("fail-nth", errno);
+	}
+
+private:
+	int fd_;
+};
+
+std::string read_all(int fd)
+{
+	std::string all;
+	std::array<char, 4096> part{};
+	ssize_t n = 0;
+
+	while ((n = read(fd, part.data(), part.size())) > 0)
+		all.append(part.data(), static_cast<std::size_t>(n));
+	return all;
+}
+
+// Between fork and exec: only what is safe there
+[[noreturn]] void become(const std::vector<char *> &arguments, const std::string &count, int out)
+{
+	if (dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
+		_exit(125);
+	if (!count.empty()) {
+		const int fd = open("/proc/thread-self/fail-nth", O_WRONLY | O_CLOEXEC);
+
+		if (fd < 0 || write(fd, count.data(), count.size()) != static_cast<ssize_t>(count.size()))
+			_exit(125);
+	}
+	execvp(arguments[0], arguments.data());
+	_exit(126);
+}
+
+Ran run_counting(const std::string &count, const std::vector<std::string> &command)
+{
+	std::vector<char *> arguments;
+	std::array<int, 2> pipe_fds{};
+	int status = 0;
+
+	for (const std::string &word : command)
+		arguments.push_back(const_cast<char *>(word.c_str()));
+	arguments.push_back(nullptr);
+	if (pipe2(pipe_fds.data(), O_CLOEXEC))
+		vt::fail("pipe", errno);
+	const pid_t pid = fork();
+	if (pid < 0)
+		vt::fail("fork", errno);
+	if (pid == 0)
+		become(arguments, count, pipe_fds[1]);
+	close(pipe_fds[1]);
+	std::string output = read_all(pipe_fds[0]);
+	close(pipe_fds[0]);
+	if (waitpid(pid, &status, 0) != pid)
+		vt::fail("waitpid", errno);
+	return {.status = WIFEXITED(status) ? WEXITSTATUS(status) : 255, .failed = false, .output = std::move(output)};
+}
+
+} // namespace
+
+std::vector<Function> module_functions()
+{
+	std::ifstream symbols("/proc/kallsyms");
+	std::vector<Function> functions;
+	std::string line;
+
+	while (std::getline(symbols, line)) {
+		std::istringstream words(line);
+		std::string type, name, module;
+		std::uint64_t address = 0;
+
+		if (!(words >> std::hex >> address >> type >> name >> module) || module != "[kiwarp]")
+			continue;
+		if (type == "t" || type == "T")
+			functions.push_back({.name = name, .range = {.start = address, .end = 0}});
+	}
+	std::sort(functions.begin(), functions.end(),
+		[](const Function &a, const Function &b) { return a.range.start < b.range.start; });
+	const auto twins = std::unique(functions.begin(), functions.end(),
+		[](const Function &a, const Function &b) { return a.range.start == b.range.start; });
+	functions.erase(twins, functions.end());
+	if (functions.empty() || !functions.front().range.start)
+		vt::fail("/proc/kallsyms shows no function of the module");
+	for (std::size_t i = 0; i + 1 < functions.size(); i++)
+		functions[i].range.end = functions[i + 1].range.start;
+	// No function is that long, and code is in whole pages.
+	functions.back().range.end = (functions.back().range.start + 0x1fff) & ~std::uint64_t{0xfff};
+	return functions;
+}
+
+Range module_code()
+{
+	const std::vector<Function> functions = module_functions();
+
+	return {.start = functions.front().range.start, .end = functions.back().range.end};
+}
+
+bool with_nth_failing(unsigned int n, const std::function<void()> &call)
+{
+	const CountDown count;
+
+	prepare(module_code());
+	set_all("times", plenty);
+	const unsigned int before = times_left();
+	count.set(n);
+	try {
+		call();
+	} catch (...) {
+		count.set(0);
+		throw;
+	}
+	count.set(0);
+	return times_left() != before;
+}
+
+Ran run_with_nth_failing(unsigned int n, const std::vector<std::string> &command)
+{
+	prepare(module_code());
+	set_all("times", plenty);
+	const unsigned int before = times_left();
+	Ran ran = run_counting(std::to_string(n), command);
+
+	ran.failed = times_left() != before;
+	return ran;
+}
+
+Ran run(const std::vector<std::string> &command)
+{
+	return run_counting("", command);
+}
+
+Failing::Failing(Range where, unsigned int times, unsigned int space) : times_(times)
+{
+	prepare(where);
+	set_all("times", times);
+	set_all("space", space);
+	set_all("probability", 100);
+}
+
+Failing::~Failing()
+{
+	try {
+		set_all("probability", 0);
+	} catch (const std::exception &) {
+		std::abort();
+	}
+}
+
+unsigned int Failing::failed() const
+{
+	return static_cast<unsigned int>(kinds.size()) * times_ - times_left();
+}
+
+} // namespace faults

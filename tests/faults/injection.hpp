@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// The kernel's fault injection (failslab and fail_page_alloc in debugfs), narrowed to allocations that have code of the
+// module on their stack.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace faults {
+
+/// Addresses of code
+struct Range {
+	std::uint64_t start;
+	std::uint64_t end;
+};
+
+struct Function {
+	std::string name;
+	Range range;
+};
+
+/// The module's functions by address, each up to the next.
+std::vector<Function> module_functions();
+/// From the first of them to the end of the last.
+Range module_code();
+
+/// Runs the call, and lets the n-th allocation fail that the calling thread makes in the module, where one is.
+/// Return: whether there was one.
+bool with_nth_failing(unsigned int n, const std::function<void()> &call);
+
+/// Runs a program with the n-th of its allocations in the module failing, and tells whether there was one.
+struct Ran {
+	int status; ///< of the program, 0 to 255
+	bool failed;
+	std::string output;
+};
+Ran run_with_nth_failing(unsigned int n, const std::vector<std::string> &command);
+/// The same without faults
+Ran run(const std::vector<std::string> &command);
+
+/// While it lives, allocations below a function fail, whoever makes them, until so many have failed.
+class Failing {
+public:
+	/// Before that, so many octets (or pages, where pages are allocated) are had.
+	Failing(Range where, unsigned int times, unsigned int space);
+	~Failing();
+	Failing(const Failing &) = delete;
+	Failing &operator=(const Failing &) = delete;
+
+	/// How many have failed by now
+	unsigned int failed() const;
+
+private:
+	unsigned int times_;
+};
+
+} // namespace faults

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Verbs, while one allocation after the other fails under them.
+#include <cerrno>
+#include <infiniband/verbs.h>
+#include <sys/mman.h>
+
+#include "../verbs/connection.hpp"
+#include "every_fault.hpp"
+#include "footprint.hpp"
+#include "injection.hpp"
+
+namespace faults {
+
+namespace {
+
+constexpr std::size_t page = 4096;
+
+class VerbsFaults : public testing::Test {
+protected:
+	ibv_context *context = vt::server_device();
+};
+
+// An object by the call that makes it, which returns null and errno, and the call that destroys it
+template <typename T>
+Call making(const std::function<T *()> &make, int (*destroy)(T *))
+{
+	auto object = std::make_shared<T *>(nullptr);
+
+	return {.call = [=] { return (*object = make()) ? 0 : errno; },
+		.after = [=] { EXPECT_EQ(destroy(*object), 0); },
+		.errors = {ENOMEM}};
+}
+
+template <typename T>
+Call destroying(const std::function<T *()> &make, int (*destroy)(T *))
+{
+	auto object = std::make_shared<T *>(nullptr);
+
+	return {.prepare =
+			[=] {
+				*object = make();
+				if (!*object)
+					vt::fail("an object can't be made", errno);
+			},
+		.call =
+			[=] {
+				return destroy(*object);
+			}};
+}
+
+} // namespace
+
+TEST_F(VerbsFaults, OpenDevice)
+{
+	const std::function<ibv_context *()> open = [this] {
+		return ibv_open_device(context->device);
+	};
+
+	every_fault(Allocates::nothing, making(open, ibv_close_device));
+	every_fault(Allocates::nothing, destroying(open, ibv_close_device));
+}
+
+TEST_F(VerbsFaults, Query)
+{
+	every_fault(Allocates::nothing, {.call = [this] {
+		ibv_device_attr attr{};
+		ibv_port_attr port{};
+		ibv_gid gid{};
+
+		return ibv_query_device(context, &attr) || ibv_query_port(context, 1, &port) ||
+				       ibv_query_gid(context, 1, 0, &gid)
+			       ? errno
+			       : 0;
+	}});
+}
+
+TEST_F(VerbsFaults, Pd)
+{
+	const std::function<ibv_pd *()> alloc = [this] {
+		return ibv_alloc_pd(context);
+	};
+
+	every_fault(Allocates::nothing, making(alloc, ibv_dealloc_pd));
+	every_fault(Allocates::nothing, destroying(alloc, ibv_dealloc_pd));
+}
+
+TEST_F(VerbsFaults, CompletionChannel)
+{
+	const std::function<ibv_comp_channel *()> create = [this] {
+		return ibv_create_comp_channel(context);
+	};
+
+	every_fault(Allocates::nothing, making(create, ibv_destroy_comp_channel));
+	every_fault(Allocates::nothing, destroying(create, ibv_destroy_comp_channel));
+}
+
+// Creating a CQ, as creating a QP, also maps its rings.
+TEST_F(VerbsFaults, Cq)
+{
+	const std::function<ibv_cq *()> create = [this] {
+		return ibv_create_cq(context, 256, nullptr, nullptr, 0);
+	};
+
+	every_fault(Allocates::something, making(create, ibv_destroy_cq));
+	every_fault(Allocates::nothing, destroying(create, ibv_destroy_cq));
+}
+
+TEST_F(VerbsFaults, Mr)
+{
+	const vt::Pd pd = vt::make_pd(context);
+	// More pages than fit the first of the lists that are made of them; those are there before.
+	constexpr std::size_t size = 600 * page;
+	void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	const std::function<ibv_mr *()> reg = [&] {
+		return ibv_reg_mr(pd.get(), memory, size, vt::all_access);
+	};
+
+	ASSERT_NE(memory, MAP_FAILED);
+	every_fault(Allocates::something, making(reg, ibv_dereg_mr));
+	every_fault(Allocates::nothing, destroying(reg, ibv_dereg_mr));
+	munmap(memory, size);
+}
+
+TEST_F(VerbsFaults, MrOfPagesThatRegistrationMakes)
+{
+	const vt::Pd pd = vt::make_pd(context);
+	constexpr std::size_t size = 4 * page;
+	void *memory = nullptr;
+	ibv_mr *mr = nullptr;
+
+	every_fault(Allocates::something,
+		{.prepare =
+				[&] {
+					memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+						MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+				},
+			.call = [&] { return (mr = ibv_reg_mr(pd.get(), memory, size, vt::all_access)) ? 0 : errno; },
+			.after = [&] { EXPECT_EQ(ibv_dereg_mr(mr), 0); },
+			.clean = [&] { munmap(memory, size); },
+			.errors = {ENOMEM, EFAULT}});
+}
+
+class QpFaults : public VerbsFaults {
+protected:
+	ibv_qp *create() const
+	{
+		ibv_qp_init_attr attr{};
+
+		attr.send_cq = cq.get();
+		attr.recv_cq = cq.get();
+		attr.qp_type = IBV_QPT_RC;
+		attr.cap = {.max_send_wr = 64,
+			.max_recv_wr = 64,
+			.max_send_sge = 4,
+			.max_recv_sge = 4,
+			.max_inline_data = 64};
+		return ibv_create_qp(pd.get(), &attr);
+	}
+
+	const vt::Pd pd = vt::make_pd(context);
+	const vt::Cq cq = vt::make_cq(context, 256);
+	const std::function<ibv_qp *()> make = [this] {
+		return create();
+	};
+};
+
+TEST_F(QpFaults, Create)
+{
+	every_fault(Allocates::something, making(make, ibv_destroy_qp));
+}
+
+TEST_F(QpFaults, Destroy)
+{
+	every_fault(Allocates::nothing, destroying(make, ibv_destroy_qp));
+}
+
+TEST_F(QpFaults, UseWithoutConnection)
+{
+	ibv_qp *qp = nullptr;
+	const auto modify = [&](ibv_qp_state state) {
+		ibv_qp_attr attr{};
+
+		attr.qp_state = state;
+		attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+		attr.port_num = 1;
+		return ibv_modify_qp(qp, &attr,
+			state == IBV_QPS_INIT ? IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT
+					      : IBV_QP_STATE);
+	};
+
+	every_fault(Allocates::nothing, {.prepare = [&] { ASSERT_TRUE(qp = create()); },
+						.call =
+							[&] {
+								ibv_qp_attr attr{};
+								ibv_qp_init_attr init{};
+								ibv_recv_wr wr{};
+								ibv_recv_wr *bad = nullptr;
+								int error = modify(IBV_QPS_INIT);
+
+								if (!error)
+									error = ibv_query_qp(
+										qp, &attr, IBV_QP_STATE, &init);
+								if (!error)
+									error = ibv_post_recv(qp, &wr, &bad);
+								if (!error)
+									error = modify(IBV_QPS_ERR);
+								// With a doorbell, because it is to be flushed
+								if (!error)
+									error = ibv_post_recv(qp, &wr, &bad);
+								if (!error)
+									error = modify(IBV_QPS_RESET);
+								return error;
+							},
+						.clean =
+							[&] {
+								EXPECT_EQ(ibv_destroy_qp(qp), 0);
+								vt::poll_all(cq.get());
+							}});
+}
+
+// --- doorbells --------------------------------------------------------------------------------------
+
+// Work requests don't fail for want of memory: they are done when there is some.
+class DoorbellFaults : public testing::Test {
+protected:
+	void every_fault_of(ibv_wr_opcode opcode);
+
+	vt::Pair pair;
+	static constexpr std::size_t size = 256 * 1024;
+	const vt::Region local{pair.a().pd(), size};
+	const vt::Region remote{pair.b().pd(), size};
+};
+
+void DoorbellFaults::every_fault_of(ibv_wr_opcode opcode)
+{
+	const bool read = opcode == IBV_WR_RDMA_READ;
+	const vt::Region &from = read ? remote : local;
+	const vt::Region &to = read ? local : remote;
+	unsigned int n = 0;
+	bool failed = false;
+
+	do {
+		int error = 0;
+
+		ASSERT_LT(++n, 2000U);
+		from.fill_pattern(n);
+		to.fill(0);
+		if (opcode == IBV_WR_SEND) {
+			ASSERT_EQ(pair.b().receive({remote.sge()}, n), 0);
+		}
+		failed = with_nth_failing(n, [&] {
+			error = pair.a().post(
+				opcode, {local.sge()}, {.id = n, .remote = remote.address(), .rkey = remote.rkey()});
+		});
+		ASSERT_EQ(error, 0) << "fault " << n;
+		ASSERT_EQ(pair.a().sent().status, IBV_WC_SUCCESS) << "fault " << n;
+		if (opcode == IBV_WR_SEND) {
+			ASSERT_EQ(pair.b().received().status, IBV_WC_SUCCESS) << "fault " << n;
+		}
+		pair.sync();
+		ASSERT_TRUE(vt::same(local.bytes(), remote.bytes())) << "fault " << n;
+	} while (failed);
+	std::cout << "  allocations that failed: " << n - 1 << '\n';
+	EXPECT_GT(n, 1U);
+}
+
+TEST_F(DoorbellFaults, Send)
+{
+	every_fault_of(IBV_WR_SEND);
+}
+TEST_F(DoorbellFaults, Write)
+{
+	every_fault_of(IBV_WR_RDMA_WRITE);
+}
+TEST_F(DoorbellFaults, Read)
+{
+	every_fault_of(IBV_WR_RDMA_READ);
+}
+
+} // namespace faults
