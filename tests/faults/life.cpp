@@ -9,15 +9,13 @@
 #include <stdexcept>
 
 #include "../verbs/connection.hpp"
+#include "end.hpp"
 
 namespace faults {
 
 namespace {
 
-constexpr std::size_t part = 96 * 1024;
-
-// What the peer sends, writes, and gives to be read lies in parts of its own.
-enum Part { sent, written, readable, read_back, num_parts };
+constexpr std::size_t message = std::size_t{96} * 1024;
 
 // A step that failed: no reason to complain, but to go to the end
 class Failed : public std::runtime_error {
@@ -36,71 +34,19 @@ auto made(const std::string &step, Make make)
 	}
 }
 
-// One end with its memory, and what has become of it
-class End {
-public:
-	End(std::unique_ptr<vt::Side> from, std::uint32_t seed)
-		: side(std::move(from)),
-		  out(side->pd(), num_parts * part),
-		  in(side->pd(), num_parts * part)
+// An end, and what has become of it
+struct Party {
+	Party(std::unique_ptr<vt::Side> side, std::uint32_t seed) : end(std::move(side), message)
 	{
-		out.fill_pattern(seed);
-		in.fill(0);
-		if (const int error = side->receive({in.sge(sent * part, part)}, sent))
+		if (const int error = end.prepare(seed))
 			throw Failed("receive", error);
 	}
 
-	void post(const End &peer)
-	{
-		must("send", side->send({out.sge(sent * part, part)}, {.id = sent}));
-		must("write",
-			side->write({out.sge(written * part, part)},
-				{.id = written, .remote = peer.in.address(written * part), .rkey = peer.in.rkey()}));
-		must("read", side->read({in.sge(read_back * part, part)},
-				     {.id = read_back,
-					     .remote = peer.out.address(readable * part),
-					     .rkey = peer.out.rkey()}));
-	}
+	rdma_cm_id *id() const { return end.side().id(); }
 
-	// Takes what has completed. Return: whether the connection goes on.
-	bool poll()
-	{
-		for (ibv_cq *cq : {side->send_cq(), side->recv_cq()})
-			for (const ibv_wc &wc : vt::poll_all(cq)) {
-				failed |= wc.status != IBV_WC_SUCCESS;
-				completed++;
-			}
-		return !failed && !down;
-	}
-	// Sends, Write, Read, and a receive
-	bool done() const { return completed == 4; }
-
-	void check(const End &peer) const
-	{
-		expect(in.bytes(sent * part, part), peer.out.bytes(sent * part, part), "a Send");
-		expect(in.bytes(written * part, part), peer.out.bytes(written * part, part), "a Write");
-		expect(in.bytes(read_back * part, part), peer.out.bytes(readable * part, part), "a Read");
-	}
-
-	std::unique_ptr<vt::Side> side;
-	vt::Region out;
-	vt::Region in;
-	int completed = 0;
+	End end;
 	bool up = false;
 	bool down = false;
-	bool failed = false;
-
-private:
-	static void must(const std::string &step, int error)
-	{
-		if (error)
-			throw Failed(step, error);
-	}
-	static void expect(std::span<const std::uint8_t> got, std::span<const std::uint8_t> wanted, const char *what)
-	{
-		if (!vt::same(got, wanted))
-			vt::fail(std::string("other data than those of ") + what);
-	}
 };
 
 class Life {
@@ -114,24 +60,24 @@ private:
 	void disconnect();
 	void hear();
 	void accept(const vt::Event &request);
-	End *end_of(const rdma_cm_id *id);
+	Party *party_of(const rdma_cm_id *id);
 
 	std::unique_ptr<vt::Listener> listener_;
 	std::shared_ptr<vt::EventChannel> caller_events_;
-	std::unique_ptr<End> client_;
+	std::unique_ptr<Party> client_;
 	// A client that gets no answer tries again, and the server sees both.
-	std::list<End> servers_;
+	std::list<Party> servers_;
 	bool rejecting_ = false;
 	bool refused_ = false;
 	std::string why_;
 };
 
-End *Life::end_of(const rdma_cm_id *id)
+Party *Life::party_of(const rdma_cm_id *id)
 {
-	if (client_ && client_->side->id() == id)
+	if (client_ && client_->id() == id)
 		return client_.get();
-	for (End &server : servers_)
-		if (server.side->id() == id)
+	for (Party &server : servers_)
+		if (server.id() == id)
 			return &server;
 	return nullptr;
 }
@@ -145,10 +91,10 @@ void Life::accept(const vt::Event &request)
 		return;
 	}
 	try {
-		End &server = servers_.emplace_back(
+		Party &server = servers_.emplace_back(
 			std::make_unique<vt::Side>(std::move(id), listener_->shared_events(), vt::Options{}), 2);
 		rdma_conn_param param = vt::parameters({}, 16);
-		if (rdma_accept(server.side->id(), &param))
+		if (rdma_accept(server.id(), &param))
 			throw Failed("accept", errno);
 	} catch (const Failed &e) {
 		why_ = e.what();
@@ -168,19 +114,19 @@ void Life::hear()
 		if (!events)
 			continue;
 		while (const auto event = events->poll(RDMA_CM_EVENT_ESTABLISHED))
-			if (End *end = end_of(event->id))
-				end->up = true;
+			if (Party *party = party_of(event->id))
+				party->up = true;
 		for (const auto type : {RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_UNREACHABLE,
 			     RDMA_CM_EVENT_CONNECT_ERROR})
 			while (const auto event = events->poll(type)) {
-				End *end = end_of(event->id);
+				Party *party = party_of(event->id);
 
-				if (end && end == client_.get() && !end->up) {
+				if (party && party == client_.get() && !party->up) {
 					refused_ = true;
 					why_ = std::string(rdma_event_str(type)) + " " + std::to_string(event->status);
 				}
-				if (end)
-					end->down = true;
+				if (party)
+					party->down = true;
 			}
 	}
 }
@@ -192,11 +138,11 @@ void Life::connect()
 		vt::Caller caller(listener_->port());
 
 		caller_events_ = caller.events;
-		return std::make_unique<End>(
+		return std::make_unique<Party>(
 			std::make_unique<vt::Side>(std::move(caller.id), caller.events, vt::Options{}), 1);
 	});
 	rdma_conn_param param = vt::parameters({}, 16);
-	if (rdma_connect(client_->side->id(), &param))
+	if (rdma_connect(client_->id(), &param))
 		throw Failed("connect", errno);
 	vt::wait_until(
 		[&] {
@@ -227,29 +173,31 @@ void Life::be_rejected()
 
 void Life::exchange()
 {
-	End &server = servers_.back();
+	Party &server = servers_.back();
+	bool well = true;
 
-	client_->post(server);
-	// It may send as soon as it has received something.
-	server.post(*client_);
+	// The server may send before it has received something: the attempt was a peer-to-peer one, or waits.
+	for (const int error : {client_->end.post(server.end), server.end.post(client_->end)})
+		if (error)
+			throw Failed("post", error);
 	vt::wait_until(
 		[&] {
 			hear();
-			const bool going = client_->poll() && server.poll();
-			return !going || (client_->done() && server.done());
+			well = client_->end.poll() && server.end.poll() && !client_->down && !server.down;
+			return !well || (client_->end.done() && server.end.done());
 		},
 		"completions");
-	if (client_->failed || server.failed || client_->down || server.down)
+	client_->end.check(server.end, !well);
+	server.end.check(client_->end, !well);
+	if (!well)
 		throw Failed("the connection broke");
-	client_->check(server);
-	server.check(*client_);
 }
 
 void Life::disconnect()
 {
-	End &server = servers_.back();
+	Party &server = servers_.back();
 
-	if (rdma_disconnect(client_->side->id()))
+	if (rdma_disconnect(client_->id()))
 		throw Failed("disconnect", errno);
 	vt::wait_until(
 		[&] {
@@ -258,7 +206,7 @@ void Life::disconnect()
 		},
 		"the client's end");
 	// The peer may not have heard of it, if the message couldn't be made.
-	rdma_disconnect(server.side->id());
+	rdma_disconnect(server.id());
 	vt::wait_until(
 		[&] {
 			hear();
