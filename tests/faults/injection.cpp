@@ -137,6 +137,7 @@ Ran run_counting(const std::string &count, const std::vector<std::string> &comma
 	std::array<int, 2> pipe_fds{};
 	int status = 0;
 
+	arguments.reserve(command.size() + 1);
 	for (const std::string &word : command)
 		arguments.push_back(const_cast<char *>(word.c_str()));
 	arguments.push_back(nullptr);

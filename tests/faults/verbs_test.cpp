@@ -150,11 +150,12 @@ protected:
 		attr.send_cq = cq.get();
 		attr.recv_cq = cq.get();
 		attr.qp_type = IBV_QPT_RC;
-		attr.cap = {.max_send_wr = 64,
-			.max_recv_wr = 64,
-			.max_send_sge = 4,
-			.max_recv_sge = 4,
-			.max_inline_data = 64};
+		// So many requests that the kernel's notes on them are more than a page, and may be had in pieces
+		attr.cap = {.max_send_wr = 1024,
+			.max_recv_wr = 16,
+			.max_send_sge = 2,
+			.max_recv_sge = 2,
+			.max_inline_data = 16};
 		return ibv_create_qp(pd.get(), &attr);
 	}
 
