@@ -26,7 +26,6 @@ void run_if(const std::function<void()> &step)
 // One call with its n-th allocation failing, or none for 0. Return: whether one failed.
 bool one_call(const Call &c, unsigned int n)
 {
-	const Footprint before = footprint();
 	int error = 0;
 	bool failed = false;
 
@@ -42,7 +41,6 @@ bool one_call(const Call &c, unsigned int n)
 	else
 		EXPECT_NE(std::find(c.errors.begin(), c.errors.end(), error), c.errors.end()) << std::strerror(error);
 	run_if(c.clean);
-	expect_back_to(before);
 	return failed;
 }
 
@@ -54,11 +52,14 @@ void every_fault(Allocates allocates, const Call &call)
 
 	// The first of all calls may leave things behind that are kept for the next.
 	one_call(call, 0);
+	const Footprint before = footprint();
 	do {
 		const testing::ScopedTrace trace(__FILE__, __LINE__, "fault " + std::to_string(++n));
 
 		ASSERT_LT(n, enough);
-		if (!one_call(call, n))
+		const bool failed = one_call(call, n);
+		expect_back_to(before);
+		if (!failed)
 			break;
 		one_call(call, 0);
 	} while (!testing::Test::HasFailure());
