@@ -68,7 +68,7 @@ TEST(AnywhereFaults, AllocationsOfEveryFunction)
 
 	vt::server_device();
 	ASSERT_EQ(live(), "");
-	const Footprint before = footprint();
+	const Footprint before = footprint_at_rest();
 	for (const Function &function : module_functions()) {
 		const testing::ScopedTrace trace(__FILE__, __LINE__, function.name);
 

@@ -52,7 +52,7 @@ void every_fault(Allocates allocates, const Call &call)
 
 	// The first of all calls may leave things behind that are kept for the next.
 	one_call(call, 0);
-	const Footprint before = footprint();
+	const Footprint before = footprint_at_rest();
 	do {
 		const testing::ScopedTrace trace(__FILE__, __LINE__, "fault " + std::to_string(++n));
 

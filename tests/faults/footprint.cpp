@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "../verbs/support.hpp"
 #include "injection.hpp"
@@ -67,6 +68,23 @@ Footprint footprint()
 		.sockets = sockets(),
 		.references = line_of("/sys/module/kiwarp/refcnt", ""),
 		.areas = areas()};
+}
+
+Footprint footprint_at_rest()
+{
+	constexpr auto pause = std::chrono::milliseconds(200);
+	constexpr int looks = 5;
+	Footprint last = footprint();
+	int same = 0;
+
+	while (same < looks) {
+		std::this_thread::sleep_for(pause);
+		const Footprint now = footprint();
+
+		same = now == last ? same + 1 : 0;
+		last = now;
+	}
+	return last;
 }
 
 void expect_back_to(const Footprint &before)

@@ -21,6 +21,8 @@ struct Footprint {
 std::ostream &operator<<(std::ostream &out, const Footprint &footprint);
 
 Footprint footprint();
+/// When nothing changes any more
+Footprint footprint_at_rest();
 /// Fails the test unless all is as it was, after some time for what ends by itself.
 void expect_back_to(const Footprint &before);
 
