@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // Servers that misbehave while a client (rping) connects to them
-#include "link.hpp"
+#include "scenarios.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // Peers that connect to a server and misbehave at each step. The server is hostile_target.
 #include <cstring>
 
-#include "link.hpp"
+#include "scenarios.hpp"
 
 namespace {
 

@@ -35,15 +35,24 @@ inline Bytes first(const Bytes &b, size_t n)
 	return {b.data(), b.data() + n};
 }
 
+constexpr std::array<uint32_t, 256> crc_table = [] {
+	std::array<uint32_t, 256> table{};
+
+	for (uint32_t n = 0; n < 256; n++) {
+		uint32_t crc = n;
+		for (int i = 0; i < 8; i++)
+			crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+		table[n] = crc;
+	}
+	return table;
+}();
+
 inline uint32_t crc32c(const Bytes &b)
 {
 	uint32_t crc = ~0u;
 
-	for (uint8_t octet : b) {
-		crc ^= octet;
-		for (int i = 0; i < 8; i++)
-			crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
-	}
+	for (uint8_t octet : b)
+		crc = crc >> 8 ^ crc_table[(crc ^ octet) & 0xff];
 	return ~crc;
 }
 
@@ -107,6 +116,8 @@ enum Opcode : uint8_t {
 	op_response = 2,
 	op_send = 3,
 	op_send_inv = 4,
+	op_send_se = 5,
+	op_send_se_inv = 6,
 	op_terminate = 7,
 };
 
@@ -139,24 +150,59 @@ inline Bytes send_segment(uint32_t number, const Bytes &payload)
 	return untagged_segment(op_send, 0, number, 0, payload);
 }
 
-inline Bytes read_segment(uint32_t number, uint32_t stag, uint64_t offset, uint32_t size)
+inline Bytes write_segment(uint32_t stag, uint64_t offset, const Bytes &payload)
+{
+	return tagged_segment(op_write, stag, offset, payload);
+}
+
+struct Read {
+	uint32_t number = 1;
+	uint32_t sink_stag = 0xabcd01;
+	uint64_t sink_offset = 0;
+	uint32_t size = 0;
+	uint32_t stag = 0;
+	uint64_t offset = 0;
+};
+
+inline Bytes read_segment(const Read &r)
 {
 	Bytes b;
 
-	put(b, 0xabcd01, 4); // the sink: ours, nobody looks
-	put(b, 0, 8);
-	put(b, size, 4);
-	put(b, stag, 4);
-	put(b, offset, 8);
-	return untagged_segment(op_read, 1, number, 0, b);
+	put(b, r.sink_stag, 4);
+	put(b, r.sink_offset, 8);
+	put(b, r.size, 4);
+	put(b, r.stag, 4);
+	put(b, r.offset, 8);
+	return untagged_segment(op_read, 1, r.number, 0, b);
+}
+
+inline Bytes read_segment(uint32_t number, uint32_t stag, uint64_t offset, uint32_t size)
+{
+	return read_segment({.number = number, .size = size, .stag = stag, .offset = offset});
+}
+
+struct Code {
+	uint8_t layer, type, code;
+};
+
+// What of the segment that caused it goes back in a Terminate
+enum class Headers { none, ddp, rdmap };
+
+inline Bytes terminate_segment(Code c, Headers headers = Headers::none, const Bytes &cause = {})
+{
+	Bytes b;
+
+	put(b, c.layer << 4 | c.type, 1);
+	put(b, c.code, 1);
+	put(b, headers == Headers::none ? 0 : headers == Headers::ddp ? 0xc000 : 0xe000, 2);
+	if (headers != Headers::none) {
+		put(b, cause.size(), 2);
+		b = b + first(cause, headers == Headers::rdmap ? 46 : cause[0] & tagged ? 14 : 18);
+	}
+	return untagged_segment(op_terminate, 2, 1, 0, b);
 }
 
 inline Bytes terminate_segment(uint8_t layer, uint8_t type, uint8_t code)
 {
-	Bytes b;
-
-	put(b, layer << 4 | type, 1);
-	put(b, code, 1);
-	put(b, 0, 2);
-	return untagged_segment(op_terminate, 2, 1, 0, b);
+	return terminate_segment(Code{layer, type, code});
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// A TCP connection on which nothing waits for ever, and the scenarios that run over one.
+// A TCP connection on which nothing waits for ever.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <stdexcept>
 
-#include "wire.hpp"
+#include "octets.hpp"
 
 struct Failure : std::runtime_error {
 	using std::runtime_error::runtime_error;
@@ -31,6 +30,12 @@ public:
 	std::optional<Bytes> ulpdu();
 	// A Reply or Request with its data, whose key must be this
 	Bytes frame(std::string_view key);
+	// All that comes until the other side closes in good order, or in whatever way
+	Bytes rest(bool reset_too = false);
+	// Whether the other side sends nothing and doesn't close for that long
+	bool silent(int milliseconds);
+	// Segments with data that TCP has sent
+	uint32_t segments() const;
 
 	void finish(); // FIN
 	void reset();  // RST
@@ -39,18 +44,12 @@ public:
 	// Fails unless the other side sends this Terminate
 	void must_terminate(uint8_t layer, uint8_t type, uint8_t code);
 
+	int descriptor() const { return fd; }
+
 private:
 	bool some(uint8_t *p, size_t n, size_t &got);
 	int fd;
 };
 
-struct Scenario {
-	const char *name;
-	void (*run)(Link &link);
-	// Counters that move, "NAME=BY..."; a last "*" allows for others
-	const char *counters;
-	const char *about;
-};
-
-extern const std::span<const Scenario> towards_server;
-extern const std::span<const Scenario> towards_client;
+// Waits for what poll() calls events; fails when nothing happens for a long time
+void wait_for(int fd, short events, const char *what);
