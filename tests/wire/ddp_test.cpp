@@ -178,12 +178,12 @@ Bytes send_part(uint32_t number, uint32_t offset, const Bytes &all, size_t n, bo
 
 TEST(Ddp, r108_length_of_a_message_is_that_of_all_its_segments)
 {
-	for (const size_t tail : {0, 1, 50})
+	for (const size_t tail : {0, 1, 20})
 		in_every_way(all_terms(), [&](Session &s, Cut &cut) {
-			const Bytes all = pattern(100 + tail);
-			s.peer().deliver(s.peer().framed(send_part(1, 0, all, 60, false)) +
-					s.peer().framed(send_part(1, 60, all, 40, false)) +
-					s.peer().framed(send_part(1, 100, all, tail, true)),
+			const Bytes all = pattern(30 + tail);
+			s.peer().deliver(s.peer().framed(send_part(1, 0, all, 20, false)) +
+					s.peer().framed(send_part(1, 20, all, 10, false)) +
+					s.peer().framed(send_part(1, 30, all, tail, true)),
 				cut);
 			const ibv_wc wc = s.kiwarp().received();
 			EXPECT_WC(wc, 0, IBV_WC_SUCCESS);
@@ -199,22 +199,28 @@ TEST(Ddp, r109_messages_are_delivered_in_order_and_once)
 	for (Terms t : all_terms()) {
 		t.receives = 8;
 		Session s(t);
-		const Bytes all = pattern(120);
+		const Bytes all = pattern(60);
+		std::vector<ibv_wc> done;
+		const auto look = [&] {
+			for (const ibv_wc &wc : vt::poll_all(s.kiwarp().recv_cq()))
+				done.push_back(wc);
+		};
 		for (uint32_t n = 1; n <= 8; n++)
 			for (uint32_t part = 0; part < 3; part++) {
-				s.peer().send(send_part(n, part * 40, all, 40, part == 2));
+				s.peer().send(send_part(n, part * 20, all, 20, part == 2));
 				s.peer().send(write_segment(s.target().stag(), s.target().address(n * 8), {uint8_t(n)}));
-				EXPECT_TRUE(part == 2 || vt::poll_all(s.kiwarp().recv_cq()).empty());
+				look();
+				EXPECT_LE(done.size(), part == 2 ? n : n - 1);
 			}
+		vt::wait_until([&] { return look(), done.size() >= 8; }, "all messages");
 		for (int n = 0; n < 8; n++) {
-			const ibv_wc wc = s.kiwarp().received();
-			EXPECT_WC(wc, n, IBV_WC_SUCCESS);
-			EXPECT_EQ(wc.byte_len, 120);
+			EXPECT_WC(done[n], n, IBV_WC_SUCCESS);
+			EXPECT_EQ(done[n].byte_len, 60);
 			EXPECT_TRUE(s.has_received(n, all));
 		}
 		s.close();
-		for (const ibv_wc &wc : vt::poll_all(s.kiwarp().recv_cq()))
-			EXPECT_NE(wc.status, IBV_WC_SUCCESS);
+		look();
+		EXPECT_EQ(done.size(), 8);
 	}
 }
 
@@ -222,8 +228,9 @@ TEST(Ddp, r109_messages_are_delivered_in_order_and_once)
 
 TEST(Ddp, r090_number_that_is_not_the_next)
 {
-	for (const uint32_t number : {0u, 2u, 3u, 0x80000001u, 0xffffffffu})
-		refused({.code = untagged_error(3), .segment = [=](Session & /*s*/) { return send_segment(number, hello); }});
+	refused({.code = untagged_error(3), .segment = [](Session & /*s*/) { return send_segment(2, hello); }});
+	for (const uint32_t number : {0u, 3u, 0x80000001u, 0xffffffffu})
+		refused_too({.code = untagged_error(3), .segment = [=](Session & /*s*/) { return send_segment(number, hello); }});
 	// Reads have numbers of their own.
 	refused({.code = untagged_error(3),
 		.segment = [](Session &s) { return read_segment(2, s.target().stag(), s.target().address(), 4); }});
@@ -249,7 +256,7 @@ TEST(Ddp, r092_offset_that_is_not_the_next)
 	refused({.code = untagged_error(4),
 		.segment = [](Session & /*s*/) { return untagged_segment(op_send, 0, 1, 1, hello); }});
 	for (const uint32_t offset : {0u, 39u, 41u, 0xfffffff0u})
-		refused({.code = untagged_error(4),
+		refused_too({.code = untagged_error(4),
 			.segment = [=](Session & /*s*/) { return untagged_segment(op_send, 0, 1, offset, hello); },
 			.before =
 				[](Session &s) {
@@ -265,7 +272,7 @@ TEST(Ddp, r093_no_receive_request)
 	for (Terms &t : none)
 		t.receives = 0;
 	refused({.code = untagged_error(2), .segment = [](Session & /*s*/) { return send_segment(1, hello); }}, none);
-	refused({.code = untagged_error(2), .segment = [](Session & /*s*/) { return send_segment(1, {}); }}, none);
+	refused_too({.code = untagged_error(2), .segment = [](Session & /*s*/) { return send_segment(1, {}); }}, none);
 	for (Terms &t : none)
 		t.receives = 2;
 	refused({.code = untagged_error(2),
@@ -307,13 +314,16 @@ TEST(Ddp, r094_message_that_just_fits)
 
 TEST(Ddp, r095_queue_that_is_none_or_another_opcodes)
 {
-	for (const uint32_t queue : {1u, 2u, 3u, 4u, 9u, 0x100u, 0xffffffffu})
-		refused({.code = untagged_error(1),
+	refused({.code = untagged_error(1), .segment = [](Session & /*s*/) {
+		return untagged_segment(op_send, 4, 1, 0, hello);
+	}});
+	for (const uint32_t queue : {1u, 2u, 3u, 9u, 0x100u, 0xffffffffu})
+		refused_too({.code = untagged_error(1),
 			.segment = [=](Session & /*s*/) { return untagged_segment(op_send, queue, 1, 0, hello); }});
 	for (const uint32_t queue : {0u, 2u, 3u, 4u})
-		refused({.code = untagged_error(1), .segment = [=](Session &s) {
+		refused_too({.code = untagged_error(1), .segment = [=](Session &s) {
 			Bytes b = read_segment(1, s.target().stag(), s.target().address(), 4);
-			b[13] = uint8_t(queue);
+			b[9] = uint8_t(queue);
 			return b;
 		}});
 }
@@ -328,7 +338,7 @@ Refusal refused_write(uint8_t code, const std::function<Bytes(Session &)> &segme
 TEST(Ddp, r096_write_to_an_unknown_index)
 {
 	for (const uint32_t change : {0x100u, 0x7fff0000u, 0x80000000u})
-		refused(refused_write(0, [=](Session &s) {
+		refused_too(refused_write(0, [=](Session &s) {
 			return write_segment(s.target().stag() ^ change, s.target().address(), hello);
 		}));
 	refused(refused_write(0, [](Session &s) { return write_segment(0, s.target().address(), hello); }));
@@ -336,8 +346,11 @@ TEST(Ddp, r096_write_to_an_unknown_index)
 
 TEST(Ddp, r097_write_with_a_wrong_key)
 {
-	for (const uint32_t change : {0x01u, 0x80u, 0xffu})
-		refused(refused_write(0, [=](Session &s) {
+	refused(refused_write(0, [](Session &s) {
+		return write_segment(s.target().stag() ^ 1, s.target().address(), hello);
+	}));
+	for (const uint32_t change : {0x80u, 0xffu})
+		refused_too(refused_write(0, [=](Session &s) {
 			return write_segment(s.target().stag() ^ change, s.target().address(), hello);
 		}));
 }
@@ -368,14 +381,21 @@ TEST(Ddp, r099_write_to_a_foreign_protection_domain)
 
 TEST(Ddp, r100_write_out_of_bounds)
 {
+	refused(refused_write(1, [](Session &s) {
+		return write_segment(s.target().stag(), s.target().address() - 1, hello);
+	}));
+	refused(refused_write(1, [](Session &s) {
+		return write_segment(s.target().stag(), s.target().address(Target::size - 4), hello);
+	}));
+
 	struct Range {
 		int64_t offset;
 		size_t octets;
 	};
 
-	for (const Range &r : {Range{-1, 1}, {-1, 5}, {Target::size - 4, 5}, {Target::size, 1}, {Target::size + 100, 5},
-		     {-100000, 5}, {-5, 5}, {-2, Target::size > 1000 ? 1000 : 1}})
-		refused(refused_write(1, [=](Session &s) {
+	for (const Range &r : {Range{-1, 1}, {Target::size, 1}, {Target::size + 100, 5},
+		     {-100000, 5}, {-5, 5}, {-2, 1000}})
+		refused_too(refused_write(1, [=](Session &s) {
 			return write_segment(s.target().stag(), s.target().address() + r.offset, pattern(r.octets));
 		}));
 }
@@ -405,8 +425,9 @@ TEST(Ddp, r101_write_that_just_fills_the_region)
 
 TEST(Ddp, r102_write_around_the_end_of_all_addresses)
 {
-	for (const uint64_t offset : {~uint64_t{3}, ~uint64_t{6}, ~uint64_t{0}})
-		refused(refused_write(3, [=](Session &s) { return write_segment(s.target().stag(), offset, pattern(8)); }));
+	refused(refused_write(3, [](Session &s) { return write_segment(s.target().stag(), ~uint64_t{3}, pattern(8)); }));
+	for (const uint64_t offset : {~uint64_t{6}, ~uint64_t{0}})
+		refused_too(refused_write(3, [=](Session &s) { return write_segment(s.target().stag(), offset, pattern(8)); }));
 }
 
 TEST(Ddp, r103_write_without_the_right)
@@ -415,7 +436,7 @@ TEST(Ddp, r103_write_without_the_right)
 		std::vector<Terms> terms = all_terms();
 		for (Terms &t : terms)
 			t.access = access;
-		refused({.code = {0, 1, 2},
+		refused_too({.code = {0, 1, 2},
 				.segment =
 					[](Session &s) {
 						return write_segment(s.target().stag(), s.target().address(), hello);
@@ -427,12 +448,11 @@ TEST(Ddp, r103_write_without_the_right)
 TEST(Ddp, r104_empty_write_is_not_checked)
 {
 	for (const uint32_t stag : {0u, 1u, 0xdeadbeefu, 0xffffffffu})
-		for (const uint64_t offset : {uint64_t{0}, ~uint64_t{0}})
-			in_every_way(all_terms(), [=](Session &s, Cut &cut) {
-				s.peer().deliver(s.peer().framed(write_segment(stag, offset, {})), cut);
-				s.sync(1);
-				EXPECT_TRUE(s.target().untouched_but());
-			});
+		in_every_way(all_terms(), [=](Session &s, Cut &cut) {
+			s.peer().deliver(s.peer().framed(write_segment(stag, ~uint64_t{0}, {})), cut);
+			s.sync(1);
+			EXPECT_TRUE(s.target().untouched_but());
+		});
 }
 
 TEST(Ddp, r105_write_that_is_bad_in_its_second_segment)

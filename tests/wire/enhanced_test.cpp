@@ -42,12 +42,12 @@ Bytes reply(uint16_t ird, uint16_t ord, const Bytes &data = {}, uint8_t flags = 
 class Responder {
 public:
 	explicit Responder(const Bytes &asked, uint8_t ird = 8, uint8_t ord = 8, const Bytes &data = {})
-		: peer(dial(listener.port()))
+		: peer(dial(listener().port()))
 	{
 		peer.link.send(asked);
-		auto [id, what] = listener.request();
-		event = what;
-		side = std::make_unique<vt::Side>(std::move(id), listener.shared_events(), vt::Options{});
+		Request request = next_request();
+		event = request.event;
+		side = std::move(request.side);
 		side->receive_empty(4);
 		rdma_conn_param param = vt::parameters(data, 0);
 		param.responder_resources = ird;
@@ -68,7 +68,6 @@ public:
 		return {attr.max_dest_rd_atomic, attr.max_rd_atomic};
 	}
 
-	const vt::Listener listener;
 	Peer peer;
 	vt::Event event;
 	std::unique_ptr<vt::Side> side;
@@ -155,8 +154,8 @@ TEST(Enhanced, r026_word_has_every_bit_at_its_place)
 		EXPECT_EQ(r.start.send(), option == rtr_by_send);
 		EXPECT_EQ(r.start.write(), option == rtr_by_write);
 		EXPECT_EQ(r.start.read(), option == rtr_by_read);
-		EXPECT_EQ(r.event.responder_resources, 6); // what the peer holds, as rdma_cm calls it
-		EXPECT_EQ(r.event.initiator_depth, 7);
+		EXPECT_EQ(r.event.initiator_depth, 6);
+		EXPECT_EQ(r.event.responder_resources, 7);
 	}
 }
 
@@ -409,24 +408,20 @@ TEST(Enhanced, r042_unset_values_of_a_reply_leave_ours_alone)
 		i.peer->expect(tagged_segment(op_response, Read{}.sink_stag, 0, {}));
 }
 
+// In rdma_cm's words a Request's IRD is the depth that the user may have as initiator, its ORD the resources to be had as
+// responder. After a rejection rdma_cm has no room for them.
 TEST(Enhanced, r043_depths_of_the_peer_reach_the_user)
 {
 	const Responder r(request(9, 11));
-	EXPECT_EQ(r.event.responder_resources, 9);
-	EXPECT_EQ(r.event.initiator_depth, 11);
+	EXPECT_EQ(r.event.initiator_depth, 9);
+	EXPECT_EQ(r.event.responder_resources, 11);
 
-	// After an accept it is what came of it, after a rejection what the peer said.
-	const Initiator accepted(9, 11);
-	accepted.peer->link.send(reply(word_ird(rtr_by_write, 5), word_ord(rtr_by_write, 6)));
-	const vt::Event up = accepted.side->events().wait(RDMA_CM_EVENT_ESTABLISHED, accepted.side->id());
-	EXPECT_EQ(up.initiator_depth, 5);
-	EXPECT_EQ(up.responder_resources, 9);
-
-	const Initiator refused(9, 11);
-	refused.peer->link.send(reply(word_ird(rtr_by_write, 5), word_ord(rtr_by_write, 6), {}, rejected));
-	const vt::Event down = refused.side->events().wait(RDMA_CM_EVENT_REJECTED, refused.side->id());
-	EXPECT_EQ(down.responder_resources, 5);
-	EXPECT_EQ(down.initiator_depth, 6);
+	// Here they are what came of it: our IRD as "depth", our ORD as "resources".
+	const Initiator i(9, 11);
+	i.peer->link.send(reply(word_ird(rtr_by_write, 5), word_ord(rtr_by_write, 6)));
+	const vt::Event up = i.side->events().wait(RDMA_CM_EVENT_ESTABLISHED, i.side->id());
+	EXPECT_EQ(up.initiator_depth, 9);
+	EXPECT_EQ(up.responder_resources, 5);
 }
 
 TEST(Enhanced, r044_read_that_says_ready_has_a_place_of_its_own)
@@ -548,13 +543,12 @@ TEST(Enhanced, r049_user_does_not_see_the_word)
 TEST(Enhanced, r050_word_leaves_four_octets_less)
 {
 	// 508 and the word are a frame, though one that librdmacm can't pass on; one more isn't.
-	const vt::Listener listener;
-	Link most(dial(listener.port()));
+	Link most(dial(listener().port()));
 	most.send(request(4, 4, Bytes(508)));
 	EXPECT_EQ(most.frame(reply_key)[16] & rejected, rejected);
 	EXPECT_EQ(most.rest(), Bytes());
 
-	Link more(dial(listener.port()));
+	Link more(dial(listener().port()));
 	more.send(request(4, 4, Bytes(509)));
 	EXPECT_EQ(more.rest(true), Bytes());
 

@@ -32,6 +32,7 @@ TEST(Framing, r052_r053_fpdus_of_every_pad_are_multiples_of_four)
 			ASSERT_EQ(s.kiwarp().send(n ? sges : vt::Sges{}), 0);
 			const uint64_t before = s.peer().received;
 			s.peer().expect(send_segment(n + 1, data));
+			EXPECT_WC(s.kiwarp().sent(), 0, IBV_WC_SUCCESS);
 			EXPECT_EQ((s.peer().received - before) % 4, 0);
 			EXPECT_EQ(s.peer().received - before, (2 + 18 + n + 3) / 4 * 4 + 4);
 		}
@@ -81,11 +82,10 @@ TEST(Framing, r054_one_wish_for_crc_is_enough)
 
 TEST(Framing, r054_reply_says_that_crc_is_in_use)
 {
-	const vt::Listener listener;
 	const auto flags = [&](uint8_t asked) {
-		Link link(dial(listener.port()));
+		Link link(dial(listener().port()));
 		link.send(frame({.flags = asked}));
-		const auto side = vt::accept(listener, {});
+		const auto side = accept_next();
 		return link.frame(reply_key)[16] & with_crc;
 	};
 
@@ -145,16 +145,17 @@ constexpr Code bad_crc = {2, 0, 2};
 
 TEST(Framing, r058_r060_one_wrong_bit_of_a_write)
 {
+	refused({.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = 16}}, with_crc_only);
 	// In STag, offset and payload
-	for (const size_t place : {5, 13, 16, 28})
-		refused({.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = place}},
+	for (const size_t place : {5, 13, 28})
+		refused_too({.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = place}},
 			with_crc_only);
 }
 
 TEST(Framing, r058_r060_one_wrong_bit_of_a_send)
 {
 	for (const size_t place : {3, 17, 20, 24})
-		refused({.code = bad_crc, .headers = Headers::none, .segment = good_send, .spoil = {.flip = place}},
+		refused_too({.code = bad_crc, .headers = Headers::none, .segment = good_send, .spoil = {.flip = place}},
 			with_crc_only);
 }
 
@@ -178,7 +179,7 @@ TEST(Framing, r059_wrong_pad_bit)
 {
 	// 2 + 18 + 5 octets, then PAD
 	for (const size_t place : {25, 26, 27})
-		refused({.code = bad_crc, .headers = Headers::none, .segment = good_send, .spoil = {.flip = place}},
+		refused_too({.code = bad_crc, .headers = Headers::none, .segment = good_send, .spoil = {.flip = place}},
 			with_crc_only);
 }
 
@@ -199,7 +200,7 @@ TEST(Framing, r059_wrong_length_bit)
 
 TEST(Framing, r061_frame_cut_anywhere)
 {
-	for (const size_t n : {0, 1, 2, 3, 4, 40})
+	for (const size_t n : {0, 1, 2, 3, 4})
 		in_every_way(all_terms(), [&](Session &s, Cut &cut) {
 			const Bytes data = pattern(n);
 			s.peer().deliver(s.peer().framed(send_segment(1, data)), cut);
@@ -215,12 +216,12 @@ TEST(Framing, r061_frame_cut_anywhere)
 TEST(Framing, r061_cut_anywhere_for_every_opcode)
 {
 	in_every_way(all_terms(), [](Session &s, Cut &cut) {
-		const Bytes data = pattern(7);
+		const Bytes data = pattern(3);
 		Bytes all = s.peer().framed(write_segment(s.target().stag(), s.target().address(), data));
 		uint32_t number = 1;
 		for (const uint8_t op : {op_send, op_send_se})
 			all = all + s.peer().framed(untagged_segment(op, 0, number++, 0, data));
-		all = all + s.peer().framed(read_segment(1, s.target().stag(), s.target().address(), 7));
+		all = all + s.peer().framed(read_segment(1, s.target().stag(), s.target().address(), 3));
 		s.peer().deliver(all, cut);
 		s.peer().expect(tagged_segment(op_response, Read{}.sink_stag, 0, data));
 		s.sync(3);
@@ -256,13 +257,16 @@ TEST(Framing, r062_length_without_room_for_a_header)
 	const Bytes send = send_segment(1, {});
 
 	for (size_t n = 0; n < 14; n++)
-		refused({.code = {1, 0, 0},
+		refused_too({.code = {1, 0, 0},
 			.headers = Headers::none,
 			.segment = [&](Session & /*s*/) { return first(write, n); }});
-	for (size_t n = 0; n < 18; n++)
-		refused({.code = {1, 0, 0},
+	for (size_t n = 0; n < 17; n++)
+		refused_too({.code = {1, 0, 0},
 			.headers = Headers::none,
 			.segment = [&](Session & /*s*/) { return first(send, n); }});
+	refused({.code = {1, 0, 0}, .headers = Headers::none, .segment = [&](Session & /*s*/) {
+		return first(send, 17);
+	}});
 }
 
 TEST(Framing, r063_fpdus_far_beyond_our_own)

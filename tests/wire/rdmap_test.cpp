@@ -43,19 +43,22 @@ TEST(Rdmap, r110_version)
 
 TEST(Rdmap, r112_r167_opcodes_that_are_not_known)
 {
+	refused({.code = operation_error(6), .segment = [](Session & /*s*/) {
+		return untagged_segment(0xc, 0, 1, 0, hello);
+	}});
 	for (uint8_t op = 0x8; op <= 0xf; op++) {
-		refused({.code = operation_error(6), .segment = [=](Session & /*s*/) {
+		refused_too({.code = operation_error(6), .segment = [=](Session & /*s*/) {
 			return untagged_segment(op, 0, 1, 0, pattern(8));
 		}});
-		refused({.code = operation_error(6), .segment = [=](Session &s) {
+		refused_too({.code = operation_error(6), .segment = [=](Session &s) {
 			return tagged_segment(op, s.target().stag(), s.target().address(), hello);
 		}});
 	}
 	// Where and as long as RFC 7306 wants them
-	refused({.code = operation_error(6), .segment = [](Session & /*s*/) {
+	refused_too({.code = operation_error(6), .segment = [](Session & /*s*/) {
 		return untagged_segment(0xa, 1, 1, 0, pattern(52));
 	}});
-	refused({.code = operation_error(6), .segment = [](Session & /*s*/) {
+	refused_too({.code = operation_error(6), .segment = [](Session & /*s*/) {
 		return untagged_segment(0xb, 3, 1, 0, pattern(12));
 	}});
 }
@@ -63,11 +66,11 @@ TEST(Rdmap, r112_r167_opcodes_that_are_not_known)
 TEST(Rdmap, r114_opcode_on_the_wrong_kind_of_buffer)
 {
 	for (const uint8_t op : {op_read, op_send, op_send_inv, op_send_se, op_send_se_inv, op_terminate})
-		refused({.code = operation_error(6), .segment = [=](Session &s) {
+		refused_too({.code = operation_error(6), .segment = [=](Session &s) {
 			return tagged_segment(op, s.target().stag(), s.target().address(), hello);
 		}});
 	for (const uint8_t op : {op_write, op_response})
-		refused({.code = operation_error(6), .segment = [=](Session & /*s*/) {
+		refused_too({.code = operation_error(6), .segment = [=](Session & /*s*/) {
 			return untagged_segment(op, 0, 1, 0, hello);
 		}});
 }
@@ -116,7 +119,7 @@ Bytes answer(const Read &r, const Bytes &data)
 
 TEST(Rdmap, r117_response_goes_where_the_request_says)
 {
-	for (const uint32_t n : {1u, 5u, 100u})
+	for (const uint32_t n : {1u, 5u})
 		in_every_way(all_terms(), [=](Session &s, Cut &cut) {
 			const Read r = read_of(s, n);
 			s.peer().deliver(s.peer().framed(read_segment(r)), cut);
@@ -126,7 +129,7 @@ TEST(Rdmap, r117_response_goes_where_the_request_says)
 
 TEST(Rdmap, r118_empty_read_is_not_checked)
 {
-	for (const uint32_t stag : {0u, 0xdeadbeefu, 0xffffffffu})
+	for (const uint32_t stag : {0u, 0xdeadbeefu})
 		in_every_way(all_terms(), [=](Session &s, Cut &cut) {
 			Read r = read_of(s, 0);
 			r.stag = stag;
@@ -171,7 +174,7 @@ Refusal refused_read(uint8_t code, const std::function<void(Session &, Read &)> 
 TEST(Rdmap, r120_read_of_an_unknown_region)
 {
 	for (const uint32_t change : {0x01u, 0x100u, 0x7fff0000u})
-		refused(refused_read(0, [=](Session & /*s*/, Read &r) { r.stag ^= change; }));
+		refused_too(refused_read(0, [=](Session & /*s*/, Read &r) { r.stag ^= change; }));
 	refused(refused_read(0, [](Session &s, Read & /*r*/) { s.target().deregister(); }));
 }
 
@@ -181,7 +184,7 @@ TEST(Rdmap, r121_read_without_the_right)
 		std::vector<Terms> terms = all_terms();
 		for (Terms &t : terms)
 			t.access = access;
-		refused(refused_read(2, [](Session & /*s*/, Read & /*r*/) {}), terms);
+		refused_too(refused_read(2, [](Session & /*s*/, Read & /*r*/) {}), terms);
 	}
 }
 
@@ -202,9 +205,9 @@ TEST(Rdmap, r122_read_of_a_foreign_protection_domain)
 TEST(Rdmap, r123_read_out_of_bounds)
 {
 	for (const int64_t offset : {int64_t{-1}, int64_t{Target::size - 15}, int64_t{Target::size}, int64_t{-100000}})
-		refused(refused_read(1, [=](Session & /*s*/, Read &r) { r.offset += offset; }));
+		refused_too(refused_read(1, [=](Session & /*s*/, Read &r) { r.offset += offset; }));
 	refused(refused_read(1, [](Session & /*s*/, Read &r) { r.size = Target::size + 1; }));
-	refused(refused_read(1, [](Session & /*s*/, Read &r) { r.size = 0xffffffff; }));
+	refused_too(refused_read(1, [](Session & /*s*/, Read &r) { r.size = 0xffffffff; }));
 }
 
 TEST(Rdmap, r123_read_around_the_end_of_all_addresses)
@@ -389,7 +392,7 @@ TEST(Rdmap, r129_response_that_is_not_the_one_asked_for)
 	for (const Wrong &wrong : all) {
 		SCOPED_TRACE(wrong.what);
 		Bytes read;
-		refused({.code = wrong.code,
+		refused_too({.code = wrong.code,
 			.segment = [&](Session & /*s*/) { return wrong.segment(read); },
 			.before =
 				[&](Session &s) {
@@ -541,10 +544,9 @@ TEST(Rdmap, r140_region_survives_the_attempt_to_invalidate_it)
 
 	s.peer().send(untagged_segment(op_send_inv, 0, 1, 0, {}, last | ddp_1, rdmap_1, s.target().stag()));
 	s.kiwarp().wait_state(IBV_QPS_SQE);
-	const vt::Listener listener;
-	Peer second(dial(listener.port()));
+	Peer second(dial(listener().port()));
 	second.link.send(frame({}));
-	auto [id, event] = listener.request();
+	auto [id, event] = listener().request();
 	ibv_qp_init_attr attr{};
 	attr.send_cq = s.kiwarp().send_cq();
 	attr.recv_cq = s.kiwarp().recv_cq();

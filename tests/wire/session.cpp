@@ -137,6 +137,34 @@ int dial(uint16_t port, const std::function<void(int fd)> &prepare)
 	return fd;
 }
 
+const vt::Listener &listener()
+{
+	static const vt::Listener instance;
+
+	return instance;
+}
+
+Request next_request(const vt::Options &options)
+{
+	auto [id, event] = listener().request();
+	auto events = std::make_shared<vt::EventChannel>();
+
+	check(rdma_migrate_id(id.get(), events->get()) == 0, "rdma_migrate_id");
+	return {std::make_unique<vt::Side>(std::move(id), events, options), event};
+}
+
+std::unique_ptr<vt::Side> accept_next(
+	const vt::Options &options, const std::function<void(const vt::Side &)> &prepare)
+{
+	auto [side, event] = next_request(options);
+	rdma_conn_param param = vt::parameters(options.reply_data, options.reads);
+
+	if (prepare)
+		prepare(*side);
+	check(rdma_accept(side->id(), &param) == 0, "rdma_accept");
+	return std::move(side);
+}
+
 bool no_event(const vt::EventChannel &events, int milliseconds)
 {
 	pollfd p = {events.get()->fd, POLLIN, 0};
@@ -269,10 +297,9 @@ void Session::connect(const vt::Options &options)
 
 void Session::accept(const vt::Options &options)
 {
-	listener = std::make_unique<vt::Listener>();
-	raw = std::make_unique<Peer>(dial(listener->port(), terms.socket));
+	raw = std::make_unique<Peer>(dial(listener().port(), terms.socket));
 	raw->link.send(frame({.flags = flags_of(terms)}));
-	side = vt::accept(*listener, options, [this](const vt::Side &s) { make_memory(s); });
+	side = accept_next(options, [this](const vt::Side &s) { make_memory(s); });
 	const Bytes reply = raw->link.frame(reply_key);
 	check_markers(terms, reply);
 	if (reply[16] & rejected)
@@ -314,9 +341,11 @@ void Session::repost(int n)
 void Session::sync(uint32_t number)
 {
 	raw->send(send_segment(number, {}));
-	const ibv_wc wc = side->received();
-	if (wc.status != IBV_WC_SUCCESS || wc.byte_len)
-		throw Failure(std::string("a message came as ") + ibv_wc_status_str(wc.status));
+	for (ibv_wc wc{.wr_id = ~0UL}; wc.wr_id + 1 != number;) {
+		wc = side->received();
+		if (wc.status != IBV_WC_SUCCESS)
+			throw Failure(std::string("a message came as ") + ibv_wc_status_str(wc.status));
+	}
 }
 
 void Session::expect_terminate(const Bytes &terminate)
@@ -337,7 +366,8 @@ void Session::close()
 	side->wait_disconnected();
 }
 
-void in_every_way(const std::vector<Terms> &terms, const std::function<void(Session &, Cut &)> &scenario)
+void in_every_way(
+	const std::vector<Terms> &terms, const std::function<void(Session &, Cut &)> &scenario, Cuts cuts)
 {
 	for (const Terms &t : terms) {
 		size_t length = 1;
@@ -352,15 +382,20 @@ void in_every_way(const std::vector<Terms> &terms, const std::function<void(Sess
 			}
 			if (testing::Test::HasFailure())
 				return;
-			length = t.kiwarp_connects ? 0 : cut.length;
+			length = t.kiwarp_connects || cuts == Cuts::few ? 0 : cut.length;
 			at = at == Cut::whole ? Cut::bytewise : at == Cut::bytewise ? 1 : at + 1;
 		}
 	}
 }
 
-void refused(const Refusal &refusal, const std::vector<Terms> &terms)
+void refused_too(const Refusal &refusal, const std::vector<Terms> &terms)
 {
-	in_every_way(terms, [&](Session &s, Cut &cut) {
+	refused(refusal, terms, Cuts::few);
+}
+
+void refused(const Refusal &refusal, const std::vector<Terms> &terms, Cuts cuts)
+{
+	const auto scenario = [&](Session &s, Cut &cut) {
 		constexpr size_t elsewhere = 8000;
 		const Bytes good = {1, 2, 3, 4};
 
@@ -374,5 +409,7 @@ void refused(const Refusal &refusal, const std::vector<Terms> &terms)
 		s.expect_terminate(terminate_segment(refusal.code, refusal.headers, segment));
 		EXPECT_TRUE(s.target().untouched_but(0, refusal.written));
 		EXPECT_TRUE(s.nothing_received(refusal.received));
-	});
+	};
+
+	in_every_way(terms, scenario, cuts);
 }

@@ -53,6 +53,16 @@ private:
 // A TCP connection to where kiwarp listens; "prepare" gets the socket before
 int dial(uint16_t port, const std::function<void(int fd)> &prepare = nullptr);
 
+// Where kiwarp listens in all tests
+const vt::Listener &listener();
+// The next one who wants to connect there, not yet accepted, with events of its own
+struct Request {
+	std::unique_ptr<vt::Side> side;
+	vt::Event event;
+};
+Request next_request(const vt::Options &options = {});
+std::unique_ptr<vt::Side> accept_next(
+	const vt::Options &options = {}, const std::function<void(const vt::Side &)> &prepare = nullptr);
 // Whether rdma_cm has nothing to say for that long
 bool no_event(const vt::EventChannel &events, int milliseconds);
 
@@ -88,7 +98,7 @@ struct Terms {
 	bool markers_out = false; // kiwarp does, by its parameter
 	uint8_t reads = 4;	  // that may be outstanding
 	int receives = 4;	  // that kiwarp posts
-	uint32_t receive_size = 256;
+	uint32_t receive_size = 64;
 	int access = vt::all_access; // of the target
 	std::function<void(int fd)> socket = nullptr;
 
@@ -121,7 +131,7 @@ public:
 
 	// An empty Write: kiwarp may send from now on
 	void greet() { raw->send(tagged_segment(op_write, 0, 0, {})); }
-	// Sends an empty message, and waits for its completion: all that was sent before has been received
+	// Sends an empty message as this one, and waits for its completion: all that was sent before has been received
 	void sync(uint32_t number);
 	// kiwarp has to send exactly this, then its FIN, and to complete nothing with success
 	void expect_terminate(const Bytes &terminate);
@@ -136,14 +146,15 @@ private:
 
 	std::optional<Parameter> markers;
 	std::unique_ptr<Peer> raw;
-	std::unique_ptr<vt::Listener> listener;
 	std::unique_ptr<vt::Side> side;
 	std::unique_ptr<Target> region, source, receive;
 };
 
-// Runs a scenario for each of the terms, and each way to cut what it delivers; where kiwarp connects, only whole and
-// octet by octet
-void in_every_way(const std::vector<Terms> &terms, const std::function<void(Session &, Cut &)> &scenario);
+// Runs a scenario for each of the terms, and each way to cut what it delivers. "few" is whole and octet by octet, for
+// variants of what is cut everywhere already, and where kiwarp connects, since that makes no difference any more.
+enum class Cuts { all, few };
+void in_every_way(const std::vector<Terms> &terms, const std::function<void(Session &, Cut &)> &scenario,
+	Cuts cuts = Cuts::all);
 
 // A segment that has to end the connection
 struct Refusal {
@@ -163,4 +174,6 @@ struct Refusal {
 
 // In every way: the segment is answered by the right Terminate with the right headers; nothing of it, and nothing of the
 // good and bad segments behind it, has an effect.
-void refused(const Refusal &refusal, const std::vector<Terms> &terms = all_terms());
+void refused(const Refusal &refusal, const std::vector<Terms> &terms = all_terms(), Cuts cuts = Cuts::all);
+// A variant of it
+void refused_too(const Refusal &refusal, const std::vector<Terms> &terms = all_terms());

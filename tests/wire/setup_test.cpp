@@ -44,14 +44,13 @@ void in_every_cut(const std::function<void(Cut &)> &run)
 // What is no Request has to end the connection, without an answer and without anybody being told.
 void refused_request(const Bytes &b)
 {
-	const vt::Listener listener;
 
 	in_every_cut([&](Cut &cut) {
-		Peer peer(dial(listener.port()));
+		Peer peer(dial(listener().port()));
 		try_deliver(peer, b, cut);
 		EXPECT_EQ(peer.link.rest(true), Bytes());
 	});
-	EXPECT_TRUE(no_event(listener.events(), 0));
+	EXPECT_TRUE(no_event(listener().events(), 0));
 }
 
 // What is no Reply has to end the attempt with an error, and kiwarp sends nothing more.
@@ -90,29 +89,27 @@ TEST(Setup, r001_request_key_comes_first)
 
 TEST(Setup, r002_responder_is_silent_before_the_whole_request)
 {
-	const vt::Listener listener;
 	const Bytes request = frame({.data = hello});
 
 	for (size_t n = 0; n < request.size(); n++) {
 		SCOPED_TRACE(n);
-		Link link(dial(listener.port()));
+		Link link(dial(listener().port()));
 		link.send(first(request, n));
 		EXPECT_TRUE(link.silent(5));
 	}
-	EXPECT_TRUE(no_event(listener.events(), 0));
-	Link link(dial(listener.port()));
+	EXPECT_TRUE(no_event(listener().events(), 0));
+	Link link(dial(listener().port()));
 	link.send(request);
-	const auto [id, event] = listener.request();
+	const auto [side, event] = next_request();
 	EXPECT_TRUE(link.silent(20)) << "nobody has accepted yet";
 }
 
 TEST(Setup, r003_reply_key_comes_first)
 {
-	const vt::Listener listener;
-	Link link(dial(listener.port()));
+	Link link(dial(listener().port()));
 
 	link.send(frame({}));
-	const auto side = vt::accept(listener, {});
+	const auto side = accept_next();
 	const Bytes start = link.receive(16);
 	EXPECT_EQ(std::string(start.begin(), start.end()), reply_key);
 }
@@ -154,39 +151,36 @@ TEST(Setup, r007_too_much_private_data_is_not_waited_for)
 // Up to 255 octets reach the user; what librdmacm can't pass on is rejected, not broken off.
 TEST(Setup, r008_most_private_data)
 {
-	const vt::Listener listener;
 
 	for (const size_t n : {255, 256, 257, 511, 512})
 		in_every_cut([&](Cut &cut) {
 			SCOPED_TRACE(n);
-			Peer peer(dial(listener.port()));
+			Peer peer(dial(listener().port()));
 			peer.deliver(frame({.data = octets(n)}), cut);
 			if (n <= 255) {
-				const auto [id, event] = listener.request();
+				const auto [side, event] = next_request();
 				EXPECT_EQ(event.private_data, octets(n));
 			} else {
 				EXPECT_EQ(peer.link.frame(reply_key)[16] & rejected, rejected);
 				EXPECT_EQ(peer.link.rest(), Bytes());
 			}
 		});
-	EXPECT_TRUE(no_event(listener.events(), 0));
+	EXPECT_TRUE(no_event(listener().events(), 0));
 }
 
 TEST(Setup, r009_private_data_of_every_length_both_ways)
 {
-	const vt::Listener listener;
 	const RawListener tcp;
 
 	for (size_t n = 0; n <= 255; n++) {
 		SCOPED_TRACE(n);
-		Link link(dial(listener.port()));
+		Link link(dial(listener().port()));
 		link.send(frame({.data = octets(n)}));
-		auto [id, request] = listener.request();
+		const auto [b, request] = next_request();
 		EXPECT_EQ(request.private_data, octets(n));
-		const vt::Side b(std::move(id), listener.shared_events(), {});
 		const Bytes answer = octets(255 - n);
 		rdma_conn_param param = vt::parameters(answer, 4);
-		ASSERT_EQ(rdma_accept(b.id(), &param), 0);
+		ASSERT_EQ(rdma_accept(b->id(), &param), 0);
 		const Bytes reply = link.frame(reply_key);
 		EXPECT_EQ(Bytes(reply.begin() + 20, reply.end()), answer);
 
@@ -205,12 +199,11 @@ TEST(Setup, r009_private_data_of_every_length_both_ways)
 
 TEST(Setup, r010_request_in_any_pieces)
 {
-	const vt::Listener listener;
 
 	in_every_cut([&](Cut &cut) {
-		Peer peer(dial(listener.port()));
+		Peer peer(dial(listener().port()));
 		peer.deliver(frame({.data = hello}), cut);
-		auto [id, event] = listener.request();
+		const auto [side, event] = next_request();
 		EXPECT_EQ(event.private_data, hello);
 	});
 }
@@ -232,19 +225,18 @@ TEST(Setup, r010_reply_in_any_pieces)
 
 TEST(Setup, r011_octets_behind_a_request)
 {
-	const vt::Listener listener;
 	Peer peer(-1);
 	const Bytes early = peer.framed(send_segment(1, hello));
 
 	// Together with it, or before the user has decided
 	for (const Bytes &b : {Bytes{0}, early}) {
-		Link together(dial(listener.port()));
+		Link together(dial(listener().port()));
 		together.send(frame({}) + b);
 		EXPECT_EQ(together.rest(true), Bytes());
 
-		Link later(dial(listener.port()));
+		Link later(dial(listener().port()));
 		later.send(frame({}));
-		const auto [id, event] = listener.request();
+		const auto [side, event] = next_request();
 		later.send(b);
 		EXPECT_EQ(later.rest(true), Bytes());
 	}
@@ -267,12 +259,11 @@ TEST(Setup, r012_octets_behind_a_reply)
 
 TEST(Setup, r013_reject_bit_of_a_request_is_ignored)
 {
-	const vt::Listener listener;
 
 	in_every_cut([&](Cut &cut) {
-		Peer peer(dial(listener.port()));
+		Peer peer(dial(listener().port()));
 		peer.deliver(frame({.flags = with_crc | rejected}), cut);
-		const auto side = vt::accept(listener, {});
+		const auto side = accept_next();
 		EXPECT_EQ(peer.link.frame(reply_key)[16], with_crc);
 	});
 }
@@ -282,7 +273,6 @@ constexpr uint8_t reserved_1 = 0x1f, reserved_2 = 0x0f, takes_large = 0x04;
 
 TEST(Setup, r014_reserved_bits_are_sent_zero)
 {
-	const vt::Listener listener;
 	const RawListener tcp;
 	const auto request_flags = [&] {
 		const auto side = vt::start_connecting(tcp.port, {});
@@ -290,9 +280,9 @@ TEST(Setup, r014_reserved_bits_are_sent_zero)
 		return link.frame(request_key)[16];
 	};
 	const auto reply_flags = [&](uint8_t asked) {
-		Link link(dial(listener.port()));
+		Link link(dial(listener().port()));
 		link.send(frame({.flags = asked}));
-		const auto side = vt::accept(listener, {});
+		const auto side = accept_next();
 		return link.frame(reply_key)[16];
 	};
 
@@ -307,14 +297,13 @@ TEST(Setup, r014_reserved_bits_are_sent_zero)
 
 TEST(Setup, r015_reserved_bits_are_ignored)
 {
-	const vt::Listener listener;
 	const RawListener tcp;
 
 	for (uint8_t bits = 0; bits <= reserved_1; bits++) {
 		SCOPED_TRACE(int(bits));
-		Peer peer(dial(listener.port()));
+		Peer peer(dial(listener().port()));
 		peer.link.send(frame({.flags = uint8_t(with_crc | bits)}));
-		const auto side = vt::accept(listener, {}, [](const vt::Side &s) { s.receive_empty(1); });
+		const auto side = accept_next({}, [](const vt::Side &s) { s.receive_empty(1); });
 		EXPECT_EQ(peer.link.frame(reply_key)[16] & rejected, 0);
 		peer.send(send_segment(1, {}));
 		EXPECT_WC(side->received(), 0, IBV_WC_SUCCESS);
@@ -336,11 +325,10 @@ TEST(Setup, r015_reserved_bits_are_ignored)
 
 TEST(Setup, r016_old_request_gets_an_old_reply)
 {
-	const vt::Listener listener;
-	Link link(dial(listener.port()));
+	Link link(dial(listener().port()));
 
 	link.send(frame({.revision = 1}));
-	const auto side = vt::accept(listener, {});
+	const auto side = accept_next();
 	const Bytes reply = link.frame(reply_key);
 	EXPECT_EQ(reply[17], 1);
 	EXPECT_EQ(reply[16], with_crc);
@@ -363,14 +351,13 @@ TEST(Setup, r017_unusable_revisions)
 
 TEST(Setup, r018_rejection_carries_its_private_data)
 {
-	const vt::Listener listener;
 
 	for (const size_t n : {0, 1, 4, 200, 255}) {
-		Link link(dial(listener.port()));
+		Link link(dial(listener().port()));
 		link.send(frame({}));
-		const auto [id, event] = listener.request();
+		const auto [side, event] = next_request();
 		const Bytes why = octets(n);
-		ASSERT_EQ(rdma_reject(id.get(), why.data(), uint8_t(n)), 0);
+		ASSERT_EQ(rdma_reject(side->id(), why.data(), uint8_t(n)), 0);
 		const Bytes reply = link.frame(reply_key);
 		EXPECT_EQ(reply[16] & rejected, rejected);
 		EXPECT_EQ(Bytes(reply.begin() + 20, reply.end()), why);
@@ -397,15 +384,14 @@ TEST(Setup, r019_initiator_that_is_rejected_tells_why_and_sends_nothing)
 
 TEST(Setup, r020_no_fpdu_after_a_rejection)
 {
-	const vt::Listener listener;
 	const RawListener tcp;
 	Peer forge(-1);
 	const Bytes fpdu = forge.framed(send_segment(1, hello));
 
-	Link link(dial(listener.port()));
+	Link link(dial(listener().port()));
 	link.send(frame({}));
-	const auto [id, event] = listener.request();
-	ASSERT_EQ(rdma_reject(id.get(), nullptr, 0), 0);
+	const auto [refusing, event] = next_request();
+	ASSERT_EQ(rdma_reject(refusing->id(), nullptr, 0), 0);
 	link.frame(reply_key);
 	link.send(fpdu);
 	EXPECT_EQ(link.rest(true), Bytes());
@@ -425,16 +411,15 @@ TEST(Setup, r020_no_fpdu_after_a_rejection)
 TEST(Setup, r021_silent_peer_is_dropped)
 {
 	const Parameter patience("mpa_timeout", "1");
-	const vt::Listener listener;
 	const Bytes request = frame({.data = hello});
 
 	for (const size_t n : {size_t{0}, size_t{1}, size_t{16}, size_t{20}, request.size() - 1}) {
 		SCOPED_TRACE(n);
-		Link link(dial(listener.port()));
+		Link link(dial(listener().port()));
 		link.send(first(request, n));
 		EXPECT_EQ(link.rest(true), Bytes());
 	}
-	EXPECT_TRUE(no_event(listener.events(), 0));
+	EXPECT_TRUE(no_event(listener().events(), 0));
 }
 
 TEST(Setup, r022_reply_that_does_not_come)
@@ -472,16 +457,15 @@ TEST(Setup, r022_dripping_reply_does_not_hold_the_attempt_up)
 // A listening kiwarp with a message to send, and a Request that has been answered
 class Waiting {
 public:
-	explicit Waiting(bool crc = true) : peer(dial(listener.port()))
+	explicit Waiting(bool crc = true) : peer(dial(listener().port()))
 	{
 		peer.crc = crc;
 		peer.link.send(frame({.flags = uint8_t(crc ? with_crc : 0)}));
-		side = vt::accept(listener, {}, [](const vt::Side &s) { s.receive_empty(1); });
+		side = accept_next({}, [](const vt::Side &s) { s.receive_empty(1); });
 		peer.link.frame(reply_key);
 		EXPECT_EQ(side->send(), 0);
 	}
 
-	vt::Listener listener;
 	Peer peer;
 	std::unique_ptr<vt::Side> side;
 };
