@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -84,19 +85,51 @@ inline Bytes word(uint16_t ird, uint16_t ord)
 	return b;
 }
 
-// FPDU around a ULPDU; "damage" goes into the CRC
+constexpr uint32_t marker_spacing = 512;
+
+// One direction of a stream, with or without markers. A twist makes something else of a marker; damage goes into the
+// CRC.
+struct Stream {
+	bool markers;
+	uint32_t offset = 0;
+
+	Bytes fpdu(const Bytes &ulpdu, const std::function<uint32_t(uint32_t)> &twist = nullptr, uint32_t damage = 0)
+	{
+		Bytes body, b;
+		bool begun = false;
+		uint32_t start = 0;
+		auto marker = [&] {
+			const uint32_t at = offset + b.size();
+			if (!markers || at % marker_spacing)
+				return;
+			const uint32_t right = begun ? at - start : 0;
+			put(b, twist ? twist(right) : right, 4);
+		};
+
+		put(body, ulpdu.size(), 2);
+		body = body + ulpdu;
+		while (body.size() % 4)
+			body.push_back(0);
+		for (uint8_t octet : body) {
+			marker();
+			if (!begun)
+				start = offset + b.size();
+			begun = true;
+			b.push_back(octet);
+		}
+		marker();
+		const uint32_t crc = crc32c(b) ^ damage;
+		for (int i = 0; i < 4; i++)
+			b.push_back(uint8_t(crc >> (8 * i)));
+		offset += b.size();
+		return b;
+	}
+};
+
+// The same where there are no markers
 inline Bytes fpdu(const Bytes &ulpdu, uint32_t damage = 0)
 {
-	Bytes b;
-
-	put(b, ulpdu.size(), 2);
-	b = b + ulpdu;
-	while (b.size() % 4)
-		b.push_back(0);
-	uint32_t crc = crc32c(b) ^ damage;
-	for (int i = 0; i < 4; i++)
-		b.push_back(uint8_t(crc >> (8 * i)));
-	return b;
+	return Stream{false}.fpdu(ulpdu, nullptr, damage);
 }
 
 // --- DDP and RDMAP ---
@@ -139,24 +172,33 @@ inline Bytes send_segment(uint32_t number, const Bytes &payload)
 	return untagged_segment(op_send, 0, number, 0, payload);
 }
 
-inline Bytes read_segment(uint32_t number, uint32_t stag, uint64_t offset, uint32_t size)
+// The sink is ours, nobody looks.
+inline Bytes read_segment(uint32_t number, uint32_t stag, uint64_t offset, uint32_t size, uint64_t sink = 0)
 {
 	Bytes b;
 
-	put(b, 0xabcd01, 4); // the sink: ours, nobody looks
-	put(b, 0, 8);
+	put(b, 0xabcd01, 4);
+	put(b, sink, 8);
 	put(b, size, 4);
 	put(b, stag, 4);
 	put(b, offset, 8);
 	return untagged_segment(op_read, 1, number, 0, b);
 }
 
-inline Bytes terminate_segment(uint8_t layer, uint8_t type, uint8_t code)
+// With the headers that RFC 5040 section 4.8 wants back, of that segment
+inline Bytes terminate_segment(uint8_t layer, uint8_t type, uint8_t code, const Bytes &offender = {})
 {
+	const bool header = layer < 2 && type > 0;
+	const bool is_read = header && !(offender[0] & tagged) && (offender[1] & 0xf) == op_read;
+	const bool read_header = layer == 0 && type == 1 && is_read;
 	Bytes b;
 
 	put(b, layer << 4 | type, 1);
 	put(b, code, 1);
-	put(b, 0, 2);
+	put(b, read_header ? 0xe000 : header ? 0xc000 : 0, 2);
+	if (header) {
+		put(b, offender.size(), 2);
+		b = b + first(offender, read_header ? 46 : offender[0] & tagged ? 14 : 18);
+	}
 	return untagged_segment(op_terminate, 2, 1, 0, b);
 }
