@@ -49,7 +49,13 @@ static int make_socket(bool listening, const char *address, const char *port)
 int main(int argc, char **argv)
 {
 	bool listening = argc > 1 && !strcmp(argv[1], "listen");
-	auto scenarios = listening ? towards_client : towards_server;
+	std::vector<Scenario> scenarios;
+
+	for (auto part : {towards_server, towards_server_markers, towards_server_segments})
+		if (!listening)
+			scenarios.insert(scenarios.end(), part.begin(), part.end());
+	if (listening)
+		scenarios.assign(towards_client.begin(), towards_client.end());
 
 	if (argc == 3 && !strcmp(argv[2], "list")) {
 		for (auto &s : scenarios)

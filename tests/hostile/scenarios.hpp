@@ -15,4 +15,6 @@ struct Scenario {
 };
 
 extern const std::span<const Scenario> towards_server;
+extern const std::span<const Scenario> towards_server_markers;
+extern const std::span<const Scenario> towards_server_segments;
 extern const std::span<const Scenario> towards_client;

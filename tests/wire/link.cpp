@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -118,17 +119,68 @@ Bytes Link::receive(size_t n)
 	return b;
 }
 
+void Link::expect_markers(bool with_crcs)
+{
+	marked = true;
+	crcs = with_crcs;
+}
+
+// Is there nothing more to come?
+bool Link::over()
+{
+	uint8_t octet;
+
+	wait_for(fd, POLLIN, "receive");
+	return recv(fd, &octet, 1, MSG_PEEK) <= 0;
+}
+
+Bytes Link::take(size_t n)
+{
+	Bytes b = receive(n);
+
+	taken += n;
+	fpdu_so_far = fpdu_so_far + b;
+	return b;
+}
+
+void Link::take_marker()
+{
+	const uint32_t right = taken < start ? 0 : taken - start;
+
+	if (get(take(4).data(), 4) != right)
+		throw Failure("a marker that should be " + std::to_string(right) + " isn't");
+}
+
+// Octets of an FPDU, without the markers among them
+Bytes Link::octets(size_t n)
+{
+	Bytes b;
+
+	while (b.size() < n) {
+		size_t run = n - b.size();
+		if (marked) {
+			if (taken % marker_spacing == 0)
+				take_marker();
+			run = std::min<size_t>(run, marker_spacing - taken % marker_spacing);
+		}
+		b = b + take(run);
+	}
+	return b;
+}
+
 std::optional<Bytes> Link::ulpdu()
 {
-	uint8_t c;
-	size_t got = 0;
-
-	while (!got)
-		if (!some(&c, 1, got))
-			return std::nullopt;
-	size_t len = c << 8 | receive(1)[0];
-	Bytes b = receive((2 + len + 3) / 4 * 4 - 2 + 4);
-	return first(b, len);
+	if (over())
+		return std::nullopt;
+	start = marked && taken % marker_spacing == 0 ? taken + 4 : taken;
+	fpdu_so_far.clear();
+	const size_t length = get(octets(2).data(), 2);
+	const Bytes body = octets((2 + length + 3) / 4 * 4 - 2);
+	const Bytes crc = octets(4);
+	if (crcs && (crc[0] | crc[1] << 8 | crc[2] << 16 | uint32_t{crc[3]} << 24) !=
+			    crc32c(first(fpdu_so_far, fpdu_so_far.size() - 4)))
+		throw Failure("an FPDU with a wrong CRC came");
+	return first(body, length);
 }
 
 Bytes Link::frame(std::string_view key)
@@ -192,17 +244,51 @@ void Link::must_end()
 		;
 }
 
-void Link::must_terminate(uint8_t layer, uint8_t type, uint8_t code)
+static std::string text(const Bytes &b)
 {
+	std::string all;
+	char two[3];
+
+	for (uint8_t octet : b) {
+		snprintf(two, sizeof(two), "%02x", octet);
+		all += two;
+	}
+	return all;
+}
+
+void Link::must_terminate(uint8_t layer, uint8_t type, uint8_t code, const Bytes &offender)
+{
+	must_terminate([&](auto &, auto &) { return terminate_segment(layer, type, code, offender); });
+}
+
+void Link::must_terminate(
+	const std::function<Bytes(const std::vector<Bytes> &before, const Bytes &terminate)> &expected)
+{
+	std::vector<Bytes> before;
+
 	while (auto b = ulpdu()) {
-		if (b->size() < 22 || ((*b)[1] & 0xf) != op_terminate)
+		if (b->size() < 2 || ((*b)[1] & 0xf) != op_terminate) {
+			before.push_back(*b);
 			continue;
-		if ((*b)[18] == (layer << 4 | type) && (*b)[19] == code)
-			return;
-		char text[100];
-		snprintf(text, sizeof(text), "Terminate %x/%x/%02x instead of %x/%x/%02x", (*b)[18] >> 4,
-			(*b)[18] & 0xf, (*b)[19], layer, type, code);
-		throw Failure(text);
+		}
+		const Bytes right = expected(before, *b);
+		if (*b != right)
+			throw Failure("Terminate " + text(*b) + " instead of " + text(right));
+		uint8_t octet;
+		wait_for(fd, POLLIN, "receive");
+		const ssize_t n = recv(fd, &octet, 1, 0);
+		if (n)
+			throw Failure(
+				n > 0 ? "something follows the Terminate" : "the Terminate is followed by a reset");
+		return;
 	}
 	throw Failure("the connection ended without a Terminate");
+}
+
+void Link::must_reset()
+{
+	pollfd p = {fd, 0, 0};
+
+	if (poll(&p, 1, 2 * patience_ms) <= 0 || !(p.revents & POLLERR))
+		throw Failure("the connection isn't reset");
 }

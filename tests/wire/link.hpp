@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "octets.hpp"
 
@@ -26,6 +28,8 @@ public:
 	void receive_little();
 	// Exactly n octets, or failure
 	Bytes receive(size_t n);
+	// From the stream's start on, the other side's FPDUs hold markers; and CRCs, which are zero without that
+	void expect_markers(bool with_crcs);
 	// The next ULPDU, or nothing at the end of the stream
 	std::optional<Bytes> ulpdu();
 	// A Reply or Request with its data, whose key must be this
@@ -41,14 +45,29 @@ public:
 	void reset();  // RST
 	// Fails unless the other side ends the connection
 	void must_end();
-	// Fails unless the other side sends this Terminate
-	void must_terminate(uint8_t layer, uint8_t type, uint8_t code);
+	// Fails unless the other side sends this Terminate, and then FIN. The second finds out by what came before, and
+	// by what it is, what it has to be.
+	void must_terminate(uint8_t layer, uint8_t type, uint8_t code, const Bytes &offender = {});
+	void must_terminate(
+		const std::function<Bytes(const std::vector<Bytes> &before, const Bytes &terminate)> &expected);
+	// Fails unless the other side resets the connection, though nothing is read
+	void must_reset();
 
 	int descriptor() const { return fd; }
 
 private:
 	bool some(uint8_t *p, size_t n, size_t &got);
+	bool over();
+	Bytes take(size_t n);
+	void take_marker();
+	Bytes octets(size_t n);
+
 	int fd;
+	bool marked = false;
+	bool crcs = false;
+	uint32_t taken = 0; // octets of the stream of FPDUs
+	uint32_t start = 0; // of them before this FPDU's ULPDU_Length
+	Bytes fpdu_so_far;
 };
 
 // Waits for what poll() calls events; fails when nothing happens for a long time

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -93,19 +94,51 @@ inline Bytes word(uint16_t ird, uint16_t ord)
 	return b;
 }
 
-// FPDU around a ULPDU; "damage" goes into the CRC
+constexpr uint32_t marker_spacing = 512;
+
+// One direction of a stream, with or without markers. A twist makes something else of a marker; damage goes into the
+// CRC.
+struct Stream {
+	bool markers;
+	uint32_t offset = 0;
+
+	Bytes fpdu(const Bytes &ulpdu, const std::function<uint32_t(uint32_t)> &twist = nullptr, uint32_t damage = 0)
+	{
+		Bytes body, b;
+		bool begun = false;
+		uint32_t start = 0;
+		auto marker = [&] {
+			const uint32_t at = offset + b.size();
+			if (!markers || at % marker_spacing)
+				return;
+			const uint32_t right = begun ? at - start : 0;
+			put(b, twist ? twist(right) : right, 4);
+		};
+
+		put(body, ulpdu.size(), 2);
+		body = body + ulpdu;
+		while (body.size() % 4)
+			body.push_back(0);
+		for (uint8_t octet : body) {
+			marker();
+			if (!begun)
+				start = offset + b.size();
+			begun = true;
+			b.push_back(octet);
+		}
+		marker();
+		const uint32_t crc = crc32c(b) ^ damage;
+		for (int i = 0; i < 4; i++)
+			b.push_back(uint8_t(crc >> (8 * i)));
+		offset += b.size();
+		return b;
+	}
+};
+
+// The same where there are no markers
 inline Bytes fpdu(const Bytes &ulpdu, uint32_t damage = 0)
 {
-	Bytes b;
-
-	put(b, ulpdu.size(), 2);
-	b = b + ulpdu;
-	while (b.size() % 4)
-		b.push_back(0);
-	uint32_t crc = crc32c(b) ^ damage;
-	for (int i = 0; i < 4; i++)
-		b.push_back(uint8_t(crc >> (8 * i)));
-	return b;
+	return Stream{false}.fpdu(ulpdu, nullptr, damage);
 }
 
 // --- DDP and RDMAP ---
@@ -176,9 +209,10 @@ inline Bytes read_segment(const Read &r)
 	return untagged_segment(op_read, 1, r.number, 0, b);
 }
 
-inline Bytes read_segment(uint32_t number, uint32_t stag, uint64_t offset, uint32_t size)
+// The sink is ours, nobody looks.
+inline Bytes read_segment(uint32_t number, uint32_t stag, uint64_t offset, uint32_t size, uint64_t sink = 0)
 {
-	return read_segment({.number = number, .size = size, .stag = stag, .offset = offset});
+	return read_segment({.number = number, .sink_offset = sink, .size = size, .stag = stag, .offset = offset});
 }
 
 struct Code {
@@ -202,7 +236,12 @@ inline Bytes terminate_segment(Code c, Headers headers = Headers::none, const By
 	return untagged_segment(op_terminate, 2, 1, 0, b);
 }
 
-inline Bytes terminate_segment(uint8_t layer, uint8_t type, uint8_t code)
+// With the headers that RFC 5040 section 4.8 wants back, of that segment
+inline Bytes terminate_segment(uint8_t layer, uint8_t type, uint8_t code, const Bytes &offender = {})
 {
-	return terminate_segment(Code{layer, type, code});
+	if (layer > 1 || type == 0)
+		return terminate_segment(Code{layer, type, code});
+	const bool read = !(offender[0] & tagged) && (offender[1] & 0xf) == op_read;
+	return terminate_segment({layer, type, code}, layer == 0 && type == 1 && read ? Headers::rdmap : Headers::ddp,
+		offender);
 }

@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -26,29 +25,6 @@ static socklen_t length_of(const vt::Where &where)
 }
 
 // --- settings ---
-
-static void put_line(const std::string &path, const std::string &value)
-{
-	std::ofstream file(path);
-
-	file << value << std::endl;
-	if (!file)
-		vt::fail("can't write " + value + " to " + path);
-}
-
-Parameter::Parameter(const std::string &name, const std::string &value) : path("/sys/module/kiwarp/parameters/" + name)
-{
-	std::ifstream file(path);
-
-	if (!std::getline(file, before))
-		vt::fail("the module has no parameter " + name);
-	put_line(path, value);
-}
-
-Parameter::~Parameter()
-{
-	put_line(path, before);
-}
 
 static bool same_address(const sockaddr *a, const vt::Where &where)
 {

@@ -10,15 +10,8 @@
 #include "peer.hpp"
 
 // A parameter of the module, for a scope
-class Parameter {
-public:
-	Parameter(const std::string &name, const std::string &value);
-	~Parameter();
-	Parameter(const Parameter &) = delete;
-	Parameter &operator=(const Parameter &) = delete;
-
-private:
-	std::string path, before;
+struct Parameter : vt::Parameters {
+	Parameter(const std::string &name, const std::string &value) : Parameters(std::map<std::string, std::string>{{name, value}}) {}
 };
 
 // The MTU of both ends' interfaces, for a scope

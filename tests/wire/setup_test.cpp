@@ -116,13 +116,12 @@ TEST(Setup, r003_reply_key_comes_first)
 
 TEST(Setup, r004_wrong_key_octet_at_every_place)
 {
-	for (size_t place = 0; place < request_key.size(); place++)
-		for (const int bit : {0x01, 0x20, 0x80}) {
-			SCOPED_TRACE(place);
-			Bytes b = frame({});
-			b[place] ^= bit;
-			refused_request(b);
-		}
+	for (size_t place = 0; place < request_key.size(); place++) {
+		SCOPED_TRACE(place);
+		Bytes b = frame({});
+		b[place] ^= place % 2 ? 0x20 : 0x01;
+		refused_request(b);
+	}
 }
 
 TEST(Setup, r005_reply_instead_of_a_request)
