@@ -57,7 +57,7 @@ TEST(Framing, r054_one_wish_for_crc_is_enough)
 		for (const bool ours : {false, true})
 			for (const bool theirs : {false, true}) {
 				SCOPED_TRACE(std::string(listening ? "it listens" : "it connects") +
-					(ours ? ", it wants" : "") + (theirs ? ", the peer wants" : ""));
+					     (ours ? ", it wants" : "") + (theirs ? ", the peer wants" : ""));
 				const Parameter wish("crc", ours ? "Y" : "N");
 				const Terms t = {.kiwarp_connects = !listening, .crc = theirs};
 				{
@@ -117,8 +117,8 @@ TEST(Framing, r056_field_is_there_without_crc)
 TEST(Framing, r057_octets_of_a_known_fpdu)
 {
 	Session s({.crc = true});
-	const Bytes send5 = {0x00, 0x17, 0x41, 0x43, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01,
-		0x00, 0x00, 0x00, 0x00, 0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x00, 0x00, 0x00, 0xb9, 0x90, 0xb1, 0x0c};
+	const Bytes send5 = {0x00, 0x17, 0x41, 0x43, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+		0x01, 0x00, 0x00, 0x00, 0x00, 0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x00, 0x00, 0x00, 0xb9, 0x90, 0xb1, 0x0c};
 
 	s.own().set(0, hello);
 	s.greet();
@@ -145,10 +145,12 @@ constexpr Code bad_crc = {2, 0, 2};
 
 TEST(Framing, r058_r060_one_wrong_bit_of_a_write)
 {
-	refused({.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = 16}}, with_crc_only);
+	refused({.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = 16}},
+		with_crc_only);
 	// In STag, offset and payload
 	for (const size_t place : {5, 13, 28})
-		refused_too({.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = place}},
+		refused_too(
+			{.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = place}},
 			with_crc_only);
 }
 
@@ -257,16 +259,16 @@ TEST(Framing, r062_length_without_room_for_a_header)
 	const Bytes send = send_segment(1, {});
 
 	for (size_t n = 0; n < 14; n++)
-		refused_too({.code = {1, 0, 0},
-			.headers = Headers::none,
-			.segment = [&](Session & /*s*/) { return first(write, n); }});
+		refused_too({.code = {1, 0, 0}, .headers = Headers::none, .segment = [&](Session & /*s*/) {
+				     return first(write, n);
+			     }});
 	for (size_t n = 0; n < 17; n++)
-		refused_too({.code = {1, 0, 0},
-			.headers = Headers::none,
-			.segment = [&](Session & /*s*/) { return first(send, n); }});
+		refused_too({.code = {1, 0, 0}, .headers = Headers::none, .segment = [&](Session & /*s*/) {
+				     return first(send, n);
+			     }});
 	refused({.code = {1, 0, 0}, .headers = Headers::none, .segment = [&](Session & /*s*/) {
-		return first(send, 17);
-	}});
+			 return first(send, 17);
+		 }});
 }
 
 TEST(Framing, r063_fpdus_far_beyond_our_own)
@@ -381,9 +383,9 @@ TEST(Framing, r067_segment_that_shrinks_in_mid_stream)
 	// Far more than fits into TCP's buffers: its beginning waits there while the rest isn't yet made.
 	const uint32_t octets = 8000000;
 	Session s({.crc = true, .socket = [](int fd) {
-		const int size = 100000;
-		ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)), 0);
-	}});
+			   const int size = 100000;
+			   ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)), 0);
+		   }});
 	const vt::Region memory(s.kiwarp().pd(), octets);
 
 	s.greet();
@@ -396,7 +398,8 @@ TEST(Framing, r067_segment_that_shrinks_in_mid_stream)
 	while (done < octets) {
 		last_one = s.peer().next();
 		EXPECT_EQ(get(&last_one[14], 4), done);
-		EXPECT_TRUE(vt::same(memory.bytes(done, last_one.size() - 18), Bytes(last_one.begin() + 18, last_one.end())));
+		EXPECT_TRUE(vt::same(
+			memory.bytes(done, last_one.size() - 18), Bytes(last_one.begin() + 18, last_one.end())));
 		done += last_one.size() - 18;
 		if (done < octets / 10)
 			longest = std::max(longest, last_one.size());

@@ -76,8 +76,7 @@ void Link::send_slowly(const Bytes &b)
 		tcp_info info{};
 		do {
 			info = about(fd);
-		} while (info.tcpi_unacked >= info.tcpi_snd_cwnd && info.tcpi_state == established &&
-			usleep(20) == 0);
+		} while (info.tcpi_unacked >= info.tcpi_snd_cwnd && info.tcpi_state == established && usleep(20) == 0);
 	}
 }
 

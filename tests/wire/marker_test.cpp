@@ -238,7 +238,8 @@ TEST(Markers, r076_low_bits_of_a_pointer_are_ignored)
 	for (const uint16_t bits : {1, 2, 3})
 		in_every_way(with_markers_in(false, true), [&](Session &s, Cut &cut) {
 			const Bytes data = pattern(30);
-			s.peer().send(write_segment(s.target().stag(), s.target().address(0), pattern(464)), {.pointer = bits});
+			s.peer().send(write_segment(s.target().stag(), s.target().address(0), pattern(464)),
+				{.pointer = bits});
 			s.peer().deliver(s.peer().framed(send_segment(1, data), {.pointer = bits}), cut);
 			s.sync(2);
 			EXPECT_TRUE(s.has_received(0, data));
@@ -249,7 +250,8 @@ TEST(Markers, r077_reserved_half_of_a_marker_is_ignored)
 {
 	in_every_way(with_markers_in(false, true), [](Session &s, Cut &cut) {
 		const Bytes data = pattern(30);
-		s.peer().send(write_segment(s.target().stag(), s.target().address(0), pattern(464)), {.reserved = 0xa5a5});
+		s.peer().send(
+			write_segment(s.target().stag(), s.target().address(0), pattern(464)), {.reserved = 0xa5a5});
 		s.peer().deliver(s.peer().framed(send_segment(1, data), {.reserved = 0xffff}), cut);
 		s.sync(2);
 		EXPECT_TRUE(s.has_received(0, data));

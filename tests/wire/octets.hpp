@@ -242,6 +242,6 @@ inline Bytes terminate_segment(uint8_t layer, uint8_t type, uint8_t code, const 
 	if (layer > 1 || type == 0)
 		return terminate_segment(Code{layer, type, code});
 	const bool read = !(offender[0] & tagged) && (offender[1] & 0xf) == op_read;
-	return terminate_segment({layer, type, code}, layer == 0 && type == 1 && read ? Headers::rdmap : Headers::ddp,
-		offender);
+	return terminate_segment(
+		{layer, type, code}, layer == 0 && type == 1 && read ? Headers::rdmap : Headers::ddp, offender);
 }

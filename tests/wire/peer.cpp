@@ -90,7 +90,7 @@ void Peer::take_marker(Bytes &covered)
 	const uint64_t distance = start ? received - *start : 0;
 	if (get(marker.data(), marker_size) != distance)
 		throw Failure("marker " + hex(marker) + " at " + std::to_string(received) + ", which is " +
-			std::to_string(distance) + " behind its FPDU's beginning");
+			      std::to_string(distance) + " behind its FPDU's beginning");
 	covered = covered + marker;
 	markers++;
 	if (!start && received)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// The raw end of a connection in full operation: FPDUs as RFC 5044 wants them, or spoilt on purpose. What arrives has to be
-// right in every respect.
+// The raw end of a connection in full operation: FPDUs as RFC 5044 wants them, or spoilt on purpose. What arrives has
+// to be right in every respect.
 #pragma once
 
 #include <optional>
@@ -21,12 +21,12 @@ struct Cut {
 
 // What is wrong with an FPDU
 struct Spoil {
-	uint32_t crc = 0;	 // flipped in it
-	uint8_t pad = 0;	 // instead of 0, with a CRC that fits
-	uint16_t reserved = 0;	 // in each marker, with a CRC that fits
-	uint16_t pointer = 0;	 // flipped in each marker, with a CRC that fits
-	int length = 0;		 // added to ULPDU_Length, with a CRC that fits what is sent
-	size_t flip = SIZE_MAX;	 // an octet one bit of which is flipped afterwards
+	uint32_t crc = 0;	// flipped in it
+	uint8_t pad = 0;	// instead of 0, with a CRC that fits
+	uint16_t reserved = 0;	// in each marker, with a CRC that fits
+	uint16_t pointer = 0;	// flipped in each marker, with a CRC that fits
+	int length = 0;		// added to ULPDU_Length, with a CRC that fits what is sent
+	size_t flip = SIZE_MAX; // an octet one bit of which is flipped afterwards
 };
 
 class Peer {

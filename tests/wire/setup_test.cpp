@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Start-up by RFC 5044, and what of it RFC 6581 leaves as it is. The number in a test's name is that of its rule in "rules".
+// Start-up by RFC 5044, and what of it RFC 6581 leaves as it is. The number in a test's name is that of its rule in
+// "rules".
 #include <numeric>
 
 #include "session.hpp"
