@@ -30,11 +30,11 @@ TEST(Framing, r052_r053_fpdus_of_every_pad_are_multiples_of_four)
 			const Bytes data = Target::fresh(0, n);
 			const vt::Sges sges = {s.own().sge(0, n)};
 			ASSERT_EQ(s.kiwarp().send(n ? sges : vt::Sges{}), 0);
-			const uint64_t before = s.peer().received;
+			const uint64_t before = s.peer().link.arrived.octets;
 			s.peer().expect(send_segment(n + 1, data));
 			EXPECT_WC(s.kiwarp().sent(), 0, IBV_WC_SUCCESS);
-			EXPECT_EQ((s.peer().received - before) % 4, 0);
-			EXPECT_EQ(s.peer().received - before, (2 + 18 + n + 3) / 4 * 4 + 4);
+			EXPECT_EQ((s.peer().link.arrived.octets - before) % 4, 0);
+			EXPECT_EQ(s.peer().link.arrived.octets - before, (2 + 18 + n + 3) / 4 * 4 + 4);
 		}
 	}
 }
@@ -62,16 +62,16 @@ TEST(Framing, r054_one_wish_for_crc_is_enough)
 				const Terms t = {.kiwarp_connects = !listening, .crc = theirs};
 				{
 					Session s(t);
-					s.peer().crc = ours || theirs;
+					s.peer().use(ours || theirs);
 					s.greet();
 					ASSERT_EQ(s.kiwarp().send(), 0);
 					s.peer().expect(send_segment(1, {}));
-					EXPECT_EQ(s.peer().last_crc != 0, ours || theirs);
+					EXPECT_EQ(s.peer().link.arrived.crc != 0, ours || theirs);
 					s.sync(1);
 				}
 				// A wrong one matters exactly where it is in use.
 				Session s(t);
-				s.peer().crc = ours || theirs;
+				s.peer().use(ours || theirs);
 				s.peer().send(send_segment(1, {}), {.crc = 0x1000});
 				if (ours || theirs)
 					s.expect_terminate(terminate_segment(2, 0, 2));

@@ -235,9 +235,7 @@ Session::Session(const Terms &wanted) : terms(wanted)
 		connect(options);
 	else
 		accept(options);
-	raw->crc = terms.crc;
-	raw->markers_in = terms.markers_in;
-	raw->markers_out = terms.markers_out;
+	raw->use(terms.crc, terms.markers_out, terms.markers_in);
 	if (terms.kiwarp_connects)
 		raw->expect(tagged_segment(op_write, 1, 0, {})); // the ready-to-receive message
 	side->events().wait(RDMA_CM_EVENT_ESTABLISHED, side->id());

@@ -459,7 +459,7 @@ class Waiting {
 public:
 	explicit Waiting(bool crc = true) : peer(dial(listener().port()))
 	{
-		peer.crc = crc;
+		peer.use(crc);
 		peer.link.send(frame({.flags = uint8_t(crc ? with_crc : 0)}));
 		side = accept_next({}, [](const vt::Side &s) { s.receive_empty(1); });
 		peer.link.frame(reply_key);
