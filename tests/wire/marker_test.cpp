@@ -93,7 +93,7 @@ TEST(Markers, r070_r071_r075_every_512_octets_over_ten_megabytes)
 TEST(Markers, r070_grid_holds_where_tcps_numbers_wrap)
 {
 	for (const bool crc : {false, true}) {
-		Session s({.crc = crc, .markers_out = true, .receive_size = 1024, .socket = [](int fd) {
+		Session s({.crc = crc, .markers_out = true, .receives = 1, .receive_size = 1024, .socket = [](int fd) {
 				   const int on = 1;
 				   const int queue = TCP_SEND_QUEUE;
 				   const uint32_t first_number = ~0u - 3000;
@@ -266,28 +266,29 @@ TEST(Markers, r077_reserved_half_of_a_marker_is_ignored)
 
 TEST(Markers, r078_pointer_to_a_wrong_place)
 {
-	// That of the first marker, and of one within
-	refused({.code = {2, 0, 3},
-			.headers = Headers::none,
-			.segment = [](Session & /*s*/) { return send_segment(1, pattern(10)); },
-			.spoil = {.marker =
-					  [](uint32_t right) {
-						  return right ^ 0x10;
-					  }}},
-		with_markers_in(false, true));
-	refused({.code = {2, 0, 3},
-			.headers = Headers::none,
-			.segment = [](Session & /*s*/) { return send_segment(1, pattern(30)); },
-			.before =
-				[](Session &s) {
-					s.peer().send(write_segment(
-						s.target().stag(), s.target().address(0), Target::fresh(0, 464)));
-				},
-			.spoil = {.marker =
-					  [](uint32_t right) {
-						  return right ^ 0x40;
-					  }}},
-		with_markers_in(false, true));
+	Refusal first_one = {.code = {2, 0, 3},
+		.headers = Headers::none,
+		.segment = [](Session & /*s*/) { return send_segment(1, pattern(10)); },
+		.spoil = {.marker = [](uint32_t right) {
+			return right ^ 0x10;
+		}}};
+	refused(first_one, with_markers_in(false, true));
+
+	Refusal within = first_one;
+	within.segment = [](Session & /*s*/) {
+		return send_segment(1, pattern(30));
+	};
+	within.before = [](Session &s) {
+		s.peer().send(write_segment(s.target().stag(), s.target().address(), Target::fresh(0, 464)));
+	};
+	within.spoil.marker = [](uint32_t right) {
+		return right ^ 0x40;
+	};
+	for (const Terms &t : with_markers_in(false, true)) {
+		// Without a CRC octets are placed as they come, up to the marker; what was placed isn't delivered.
+		within.received = t.crc ? 0 : 30;
+		refused(within, {t});
+	}
 }
 
 TEST(Markers, r079_each_direction_for_itself)
