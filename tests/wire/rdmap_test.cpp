@@ -268,10 +268,10 @@ TEST(Rdmap, r127_read_behind_a_send_comes_after_it)
 {
 	for (const Terms &t : all_terms()) {
 		Session s(t);
-		const Bytes all = pattern(40);
+		const Bytes all = pattern(20);
 		// The message lacks its last segment when the Request is behind it in the stream.
 		s.peer().send(untagged_segment(op_send, 0, 1, 0, all, ddp_1));
-		s.peer().send(untagged_segment(op_send, 0, 1, 40, all));
+		s.peer().send(untagged_segment(op_send, 0, 1, 20, all));
 		s.peer().send(read_segment(1, s.target().stag(), s.target().address(), 5));
 		s.peer().expect(tagged_segment(op_response, Read{}.sink_stag, 0, Target::fresh(0, 5)));
 		// At this point the message has been delivered.
@@ -523,7 +523,7 @@ TEST(Rdmap, r138_r140_invalidation_of_a_region_that_a_process_has_registered)
 {
 	// It was never said that a peer may, and several streams could share it.
 	for (const uint8_t op : {op_send_inv, op_send_se_inv})
-		refused({.code = operation_error(9),
+		refused_too({.code = operation_error(9),
 			.segment =
 				[=](Session &s) {
 					return untagged_segment(
@@ -534,7 +534,7 @@ TEST(Rdmap, r138_r140_invalidation_of_a_region_that_a_process_has_registered)
 
 TEST(Rdmap, r138_invalidation_of_an_unknown_region)
 {
-	for (const uint32_t change : {0x01u, 0x100u, 0x7fff0000u})
+	for (const uint32_t change : {0x01u, 0x100u})
 		refused({.code = operation_error(9),
 			.segment =
 				[=](Session &s) {
