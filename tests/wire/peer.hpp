@@ -16,6 +16,8 @@ struct Cut {
 	size_t length = 0; // of what was cut
 
 	std::string text() const;
+	// The next way: whole, octet by octet, then cut behind the first, second...
+	static size_t behind(size_t way) { return way == whole ? bytewise : way == bytewise ? 1 : way + 1; }
 };
 
 class Peer {

@@ -354,7 +354,7 @@ void in_every_way(const std::vector<Terms> &terms, const std::function<void(Sess
 			if (testing::Test::HasFailure())
 				return;
 			length = t.kiwarp_connects || cuts == Cuts::few ? 0 : cut.length;
-			at = at == Cut::whole ? Cut::bytewise : at == Cut::bytewise ? 1 : at + 1;
+			at = Cut::behind(at);
 		}
 	}
 }

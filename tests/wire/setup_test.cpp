@@ -32,7 +32,7 @@ void in_every_cut(const std::function<void(Cut &)> &run)
 {
 	size_t length = 1;
 
-	for (size_t at = 0; at < length || at == Cut::bytewise; at = at == Cut::whole ? Cut::bytewise : at + 1) {
+	for (size_t at = 0; at < length || at == Cut::bytewise; at = Cut::behind(at)) {
 		Cut cut = {.at = at};
 		SCOPED_TRACE(cut.text());
 		run(cut);
