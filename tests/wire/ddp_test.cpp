@@ -88,18 +88,24 @@ TEST(Ddp, r080_r081_r082_r083_r111_r113_r115_headers_that_it_sends)
 TEST(Ddp, r081_version_of_a_tagged_segment)
 {
 	for (const uint8_t version : {0, 2, 3})
-		refused({.code = tagged_error(4), .segment = [=](Session &s) {
-				 return tagged_segment(op_write, s.target().stag(), s.target().address(), hello,
-					 tagged | last | version);
-			 }});
+		refused({.code = tagged_error(4),
+				.segment =
+					[=](Session &s) {
+						return tagged_segment(op_write, s.target().stag(), s.target().address(),
+							hello, tagged | last | version);
+					}},
+			all_terms(), version ? Cuts::few : Cuts::all);
 }
 
 TEST(Ddp, r081_version_of_an_untagged_segment)
 {
 	for (const uint8_t version : {0, 2, 3})
-		refused({.code = untagged_error(6), .segment = [=](Session & /*s*/) {
-				 return untagged_segment(op_send, 0, 1, 0, hello, last | version);
-			 }});
+		refused({.code = untagged_error(6),
+				.segment =
+					[=](Session & /*s*/) {
+						return untagged_segment(op_send, 0, 1, 0, hello, last | version);
+					}},
+			all_terms(), version ? Cuts::few : Cuts::all);
 }
 
 // --- messages of several segments, sent ---
@@ -182,18 +188,21 @@ Bytes send_part(uint32_t number, uint32_t offset, const Bytes &all, size_t n, bo
 TEST(Ddp, r108_length_of_a_message_is_that_of_all_its_segments)
 {
 	for (const size_t tail : {0, 1, 20})
-		in_every_way(all_terms(), [&](Session &s, Cut &cut) {
-			const Bytes all = pattern(30 + tail);
-			s.peer().deliver(s.peer().framed(send_part(1, 0, all, 20, false)) +
-						 s.peer().framed(send_part(1, 20, all, 10, false)) +
-						 s.peer().framed(send_part(1, 30, all, tail, true)),
-				cut);
-			const ibv_wc wc = s.kiwarp().received();
-			EXPECT_WC(wc, 0, IBV_WC_SUCCESS);
-			EXPECT_EQ(wc.byte_len, all.size());
-			EXPECT_TRUE(s.has_received(0, all));
-			EXPECT_TRUE(s.nothing_received(all.size()));
-		});
+		in_every_way(
+			all_terms(),
+			[&](Session &s, Cut &cut) {
+				const Bytes all = pattern(30 + tail);
+				s.peer().deliver(s.peer().framed(send_part(1, 0, all, 20, false)) +
+							 s.peer().framed(send_part(1, 20, all, 10, false)) +
+							 s.peer().framed(send_part(1, 30, all, tail, true)),
+					cut);
+				const ibv_wc wc = s.kiwarp().received();
+				EXPECT_WC(wc, 0, IBV_WC_SUCCESS);
+				EXPECT_EQ(wc.byte_len, all.size());
+				EXPECT_TRUE(s.has_received(0, all));
+				EXPECT_TRUE(s.nothing_received(all.size()));
+			},
+			tail == 1 ? Cuts::all : Cuts::few);
 }
 
 // Tagged segments may come between those of an untagged message, RFC 5041 doesn't forbid it.
@@ -251,7 +260,7 @@ TEST(Ddp, r091_number_that_was_there_already)
 		.segment = [](Session & /*s*/) { return send_segment(1, hello); },
 		.before = [](Session &s) { s.sync(1); },
 		.next = 2});
-	refused({.code = untagged_error(3),
+	refused_too({.code = untagged_error(3),
 		.segment = [](Session &s) { return read_segment(1, s.target().stag(), s.target().address(), 4); },
 		.before =
 			[](Session &s) {
@@ -295,14 +304,14 @@ TEST(Ddp, r093_no_receive_request)
 		none);
 	for (Terms &t : none)
 		t.receives = 2;
-	refused({.code = untagged_error(2),
-			.segment = [](Session & /*s*/) { return send_segment(3, hello); },
-			.before =
-				[](Session &s) {
-					s.sync(1);
-					s.sync(2);
-				},
-			.next = 4},
+	refused_too({.code = untagged_error(2),
+			    .segment = [](Session & /*s*/) { return send_segment(3, hello); },
+			    .before =
+				    [](Session &s) {
+					    s.sync(1);
+					    s.sync(2);
+				    },
+			    .next = 4},
 		none);
 }
 
@@ -310,9 +319,9 @@ TEST(Ddp, r094_message_one_octet_too_long)
 {
 	const uint32_t room = Terms{}.receive_size;
 
-	refused({.code = untagged_error(5), .segment = [=](Session & /*s*/) {
-			 return send_segment(1, pattern(room + 1));
-		 }});
+	refused_too({.code = untagged_error(5), .segment = [=](Session & /*s*/) {
+			     return send_segment(1, pattern(room + 1));
+		     }});
 	refused({.code = untagged_error(5),
 		.segment = [=](Session & /*s*/) { return untagged_segment(op_send, 0, 1, room - 4, hello); },
 		.before =

@@ -42,13 +42,16 @@ TEST(Framing, r052_r053_fpdus_of_every_pad_are_multiples_of_four)
 TEST(Framing, r052_received_pad_may_be_anything)
 {
 	for (size_t n = 1; n <= 4; n++)
-		in_every_way(both_crcs(), [&](Session &s, Cut &cut) {
-			const Bytes data = pattern(n);
-			s.peer().deliver(s.peer().framed(send_segment(1, data), {.pad = 0xff}), cut);
-			s.sync(2);
-			EXPECT_TRUE(s.has_received(0, data));
-			EXPECT_TRUE(s.nothing_received(n));
-		});
+		in_every_way(
+			both_crcs(),
+			[&](Session &s, Cut &cut) {
+				const Bytes data = pattern(n);
+				s.peer().deliver(s.peer().framed(send_segment(1, data), {.pad = 0xff}), cut);
+				s.sync(2);
+				EXPECT_TRUE(s.has_received(0, data));
+				EXPECT_TRUE(s.nothing_received(n));
+			},
+			n == 2 ? Cuts::all : Cuts::few);
 }
 
 TEST(Framing, r054_one_wish_for_crc_is_enough)
@@ -202,7 +205,7 @@ TEST(Framing, r059_wrong_length_bit)
 
 TEST(Framing, r061_frame_cut_anywhere)
 {
-	for (const size_t n : {0, 1, 2, 3, 4})
+	for (const size_t n : {0, 1, 2, 3})
 		in_every_way(all_terms(), [&](Session &s, Cut &cut) {
 			const Bytes data = pattern(n);
 			s.peer().deliver(s.peer().framed(send_segment(1, data)), cut);

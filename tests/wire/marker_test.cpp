@@ -85,7 +85,7 @@ TEST(Markers, r070_r071_r075_every_512_octets_over_ten_megabytes)
 	for (const Terms &t : with_markers_in(true, false)) {
 		SCOPED_TRACE(t.text());
 		Session s(t);
-		check_stream(s, 10000000);
+		check_stream(s, t.crc && !t.kiwarp_connects ? 10000000 : 1000000);
 	}
 }
 
@@ -239,13 +239,17 @@ TEST(Markers, r076_low_bits_of_a_pointer_are_ignored)
 		const Spoil flipped = {.marker = [=](uint32_t right) {
 			return right ^ bits;
 		}};
-		in_every_way(with_markers_in(false, true), [&](Session &s, Cut &cut) {
-			const Bytes data = pattern(30);
-			s.peer().send(write_segment(s.target().stag(), s.target().address(0), pattern(464)), flipped);
-			s.peer().deliver(s.peer().framed(send_segment(1, data), flipped), cut);
-			s.sync(2);
-			EXPECT_TRUE(s.has_received(0, data));
-		});
+		in_every_way(
+			with_markers_in(false, true),
+			[&](Session &s, Cut &cut) {
+				const Bytes data = pattern(30);
+				s.peer().send(
+					write_segment(s.target().stag(), s.target().address(0), pattern(464)), flipped);
+				s.peer().deliver(s.peer().framed(send_segment(1, data), flipped), cut);
+				s.sync(2);
+				EXPECT_TRUE(s.has_received(0, data));
+			},
+			bits == 3 ? Cuts::all : Cuts::few);
 	}
 }
 
