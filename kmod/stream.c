@@ -57,8 +57,8 @@ void kiw_stream_kick(struct kiw_stream *s)
 
 static bool stream_busy(const struct kiw_stream *s)
 {
-	return s->rx.stage != KIW_RX_LENGTH || s->rx.have || kiw_tx_pending(s) ||
-	       kiw_orq_len(&s->tx) || kiw_irq_len(&s->tx) || kiw_sq_pending(s->qp);
+	return !s->rx.between || kiw_tx_pending(s) || kiw_orq_len(&s->tx) ||
+	       kiw_irq_len(&s->tx) || kiw_sq_pending(s->qp);
 }
 
 bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
@@ -379,12 +379,29 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->dev = qp->dev;
 	s->neg = *neg;
 	s->async = IB_EVENT_QP_FATAL;
-	kiw_rx_init(&s->rx);
 	INIT_DELAYED_WORK(&s->work, stream_work);
 	s->tx.gate = first;
 	if (first && neg->p2p)
 		s->tx.rtr = neg->rtr;
 	return s;
+}
+
+/*
+ * With a CRC in use an FPDU waits in the socket until it is whole. The longest one has to find room
+ * there, also where TCP's own limits are lower.
+ */
+static void stream_window(struct kiw_stream *s, struct socket *sock)
+{
+	struct sock *sk = s->sk;
+	int space = tcp_space_from_win(sk, STREAM_WINDOW);
+
+	if (sock->ops->set_rcvlowat)
+		sock->ops->set_rcvlowat(sk, STREAM_WINDOW);
+	if (!s->neg.crc || READ_ONCE(sk->sk_rcvbuf) >= space)
+		return;
+	sk->sk_userlocks |= SOCK_RCVBUF_LOCK;
+	WRITE_ONCE(sk->sk_rcvbuf, space);
+	WRITE_ONCE(tcp_sk(sk)->window_clamp, STREAM_WINDOW);
 }
 
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct socket *sock,
@@ -405,11 +422,11 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 		return ERR_PTR(-EISCONN);
 	}
 	kiw_stream_lock(s);
+	kiw_rx_init(s);
 	/* Out-of-band octets are octets like all others. */
 	sock_set_flag(sk, SOCK_URGINLINE);
 	sk->sk_use_task_frag = false;
-	if (sock->ops->set_rcvlowat)
-		sock->ops->set_rcvlowat(sk, STREAM_WINDOW);
+	stream_window(s, sock);
 
 	qp->state = step.next;
 	qp->ird = neg->ird;

@@ -73,6 +73,7 @@ struct kiw_irq {
  * @irq_head: oldest
  * @irq_tail: next free
  * @term: the Terminate to send, @term_len octets, 0 none or sent
+ * @offset: octets of the stream in FPDUs so far, markers included, modulo 2^32
  * @frag: memory for FPDUs
  * @piece: the batch; each holds a reference to its page
  * @pieces: how many
@@ -112,6 +113,7 @@ struct kiw_tx {
 	u8			term[KIW_TERM_MAX_LEN];
 	u32			term_len;
 
+	u32			offset;
 	struct page_frag	frag;
 	struct bio_vec		piece[KIW_TX_PIECES];
 	u32			pieces;
