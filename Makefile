@@ -112,8 +112,9 @@ style-tidy:
 ## check: every test suite, see scripts/check
 ## demo: the main job from start to end, see scripts/demo
 ## bench: what we claim about speed, see scripts/bench
-.PHONY: check demo bench
-check demo bench:
+## conformance: the wire tests, and Documentation/conformance.md from what came of them
+.PHONY: check demo bench conformance
+check demo bench conformance:
 	scripts/$@
 
 ## clean: forget everything that was built here

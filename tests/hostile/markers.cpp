@@ -43,7 +43,7 @@ void transfer(Link &link)
 	Bytes data;
 
 	if (flags & with_markers)
-		link.expect_markers(flags & with_crc);
+		link.expect(flags & with_crc, true);
 	for (uint32_t i = 1; i <= 200; i++)
 		exchange(link, out, i, Bytes(i * 5, i));
 	for (uint32_t i = 0; i < 60000; i++)
@@ -87,7 +87,9 @@ void markers_to_ignore(Link &link)
 
 	for (uint32_t distance : distances) {
 		approach(link, out, number++, distance);
-		link.send(out.fpdu(send_segment(number, forty), [](uint32_t right) { return right | 0xffff0003; }));
+		link.send(out.fpdu(send_segment(number, forty), {.marker = [](uint32_t right) {
+			return right | 0xffff0003;
+		}}));
 		auto back = link.ulpdu();
 		if (!back || *back != send_segment(number++, forty))
 			throw Failure("the message didn't come back as it was");
@@ -103,8 +105,9 @@ void wrong_marker(Link &link)
 	Stream out{true};
 
 	approach(link, out, 1, distance);
-	link.send(out.fpdu(
-		send_segment(2, forty), [](uint32_t right) { return right ^ 0x0004; }, damaged));
+	link.send(out.fpdu(send_segment(2, forty), {.crc = damaged, .marker = [](uint32_t right) {
+							    return right ^ 0x0004;
+						    }}));
 	link.must_terminate(2, 0, damaged ? 2 : 3);
 	link.finish();
 	link.must_end();

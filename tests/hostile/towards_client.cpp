@@ -141,7 +141,7 @@ void markers(Link &link)
 	f.flags |= with_markers;
 	link.frame(request_key);
 	link.send(frame(f));
-	link.expect_markers(true);
+	link.expect(true, true);
 	must_be_up(link);
 	link.finish();
 	link.must_end();

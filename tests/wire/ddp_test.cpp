@@ -89,16 +89,17 @@ TEST(Ddp, r081_version_of_a_tagged_segment)
 {
 	for (const uint8_t version : {0, 2, 3})
 		refused({.code = tagged_error(4), .segment = [=](Session &s) {
-			return tagged_segment(op_write, s.target().stag(), s.target().address(), hello, tagged | last | version);
-		}});
+				 return tagged_segment(op_write, s.target().stag(), s.target().address(), hello,
+					 tagged | last | version);
+			 }});
 }
 
 TEST(Ddp, r081_version_of_an_untagged_segment)
 {
 	for (const uint8_t version : {0, 2, 3})
 		refused({.code = untagged_error(6), .segment = [=](Session & /*s*/) {
-			return untagged_segment(op_send, 0, 1, 0, hello, last | version);
-		}});
+				 return untagged_segment(op_send, 0, 1, 0, hello, last | version);
+			 }});
 }
 
 // --- messages of several segments, sent ---
@@ -111,7 +112,9 @@ TEST(Ddp, r082_r084_r086_r087_segments_of_a_long_send)
 		s.greet();
 		// Peer::message() compares the headers of a message's segments.
 		for (uint32_t n = 1; n <= 3; n++) {
-			ASSERT_EQ(s.kiwarp().post(IBV_WR_SEND_WITH_INV, {s.own().sge(n, 10000)}, {.invalidate = n << 8}), 0);
+			ASSERT_EQ(
+				s.kiwarp().post(IBV_WR_SEND_WITH_INV, {s.own().sge(n, 10000)}, {.invalidate = n << 8}),
+				0);
 			const Peer::Message m = s.peer().message();
 			EXPECT_GT(m.segments, 6);
 			EXPECT_EQ(m.payload, Target::fresh(n, 10000));
@@ -182,8 +185,8 @@ TEST(Ddp, r108_length_of_a_message_is_that_of_all_its_segments)
 		in_every_way(all_terms(), [&](Session &s, Cut &cut) {
 			const Bytes all = pattern(30 + tail);
 			s.peer().deliver(s.peer().framed(send_part(1, 0, all, 20, false)) +
-					s.peer().framed(send_part(1, 20, all, 10, false)) +
-					s.peer().framed(send_part(1, 30, all, tail, true)),
+						 s.peer().framed(send_part(1, 20, all, 10, false)) +
+						 s.peer().framed(send_part(1, 30, all, tail, true)),
 				cut);
 			const ibv_wc wc = s.kiwarp().received();
 			EXPECT_WC(wc, 0, IBV_WC_SUCCESS);
@@ -208,7 +211,8 @@ TEST(Ddp, r109_messages_are_delivered_in_order_and_once)
 		for (uint32_t n = 1; n <= 8; n++)
 			for (uint32_t part = 0; part < 3; part++) {
 				s.peer().send(send_part(n, part * 20, all, 20, part == 2));
-				s.peer().send(write_segment(s.target().stag(), s.target().address(n * 8), {uint8_t(n)}));
+				s.peer().send(
+					write_segment(s.target().stag(), s.target().address(n * 8), {uint8_t(n)}));
 				look();
 				EXPECT_LE(done.size(), part == 2 ? n : n - 1);
 			}
@@ -228,12 +232,17 @@ TEST(Ddp, r109_messages_are_delivered_in_order_and_once)
 
 TEST(Ddp, r090_number_that_is_not_the_next)
 {
-	refused({.code = untagged_error(3), .segment = [](Session & /*s*/) { return send_segment(2, hello); }});
+	refused({.code = untagged_error(3), .segment = [](Session & /*s*/) {
+			 return send_segment(2, hello);
+		 }});
 	for (const uint32_t number : {0u, 3u, 0x80000001u, 0xffffffffu})
-		refused_too({.code = untagged_error(3), .segment = [=](Session & /*s*/) { return send_segment(number, hello); }});
+		refused_too({.code = untagged_error(3), .segment = [=](Session & /*s*/) {
+				     return send_segment(number, hello);
+			     }});
 	// Reads have numbers of their own.
-	refused({.code = untagged_error(3),
-		.segment = [](Session &s) { return read_segment(2, s.target().stag(), s.target().address(), 4); }});
+	refused({.code = untagged_error(3), .segment = [](Session &s) {
+			 return read_segment(2, s.target().stag(), s.target().address(), 4);
+		 }});
 }
 
 TEST(Ddp, r091_number_that_was_there_already)
@@ -253,8 +262,9 @@ TEST(Ddp, r091_number_that_was_there_already)
 
 TEST(Ddp, r092_offset_that_is_not_the_next)
 {
-	refused({.code = untagged_error(4),
-		.segment = [](Session & /*s*/) { return untagged_segment(op_send, 0, 1, 1, hello); }});
+	refused({.code = untagged_error(4), .segment = [](Session & /*s*/) {
+			 return untagged_segment(op_send, 0, 1, 1, hello);
+		 }});
 	for (const uint32_t offset : {0u, 39u, 41u, 0xfffffff0u})
 		refused_too({.code = untagged_error(4),
 			.segment = [=](Session & /*s*/) { return untagged_segment(op_send, 0, 1, offset, hello); },
@@ -271,8 +281,18 @@ TEST(Ddp, r093_no_receive_request)
 
 	for (Terms &t : none)
 		t.receives = 0;
-	refused({.code = untagged_error(2), .segment = [](Session & /*s*/) { return send_segment(1, hello); }}, none);
-	refused_too({.code = untagged_error(2), .segment = [](Session & /*s*/) { return send_segment(1, {}); }}, none);
+	refused({.code = untagged_error(2),
+			.segment =
+				[](Session & /*s*/) {
+					return send_segment(1, hello);
+				}},
+		none);
+	refused_too({.code = untagged_error(2),
+			    .segment =
+				    [](Session & /*s*/) {
+					    return send_segment(1, {});
+				    }},
+		none);
 	for (Terms &t : none)
 		t.receives = 2;
 	refused({.code = untagged_error(2),
@@ -290,7 +310,9 @@ TEST(Ddp, r094_message_one_octet_too_long)
 {
 	const uint32_t room = Terms{}.receive_size;
 
-	refused({.code = untagged_error(5), .segment = [=](Session & /*s*/) { return send_segment(1, pattern(room + 1)); }});
+	refused({.code = untagged_error(5), .segment = [=](Session & /*s*/) {
+			 return send_segment(1, pattern(room + 1));
+		 }});
 	refused({.code = untagged_error(5),
 		.segment = [=](Session & /*s*/) { return untagged_segment(op_send, 0, 1, room - 4, hello); },
 		.before =
@@ -315,17 +337,18 @@ TEST(Ddp, r094_message_that_just_fits)
 TEST(Ddp, r095_queue_that_is_none_or_another_opcodes)
 {
 	refused({.code = untagged_error(1), .segment = [](Session & /*s*/) {
-		return untagged_segment(op_send, 4, 1, 0, hello);
-	}});
+			 return untagged_segment(op_send, 4, 1, 0, hello);
+		 }});
 	for (const uint32_t queue : {1u, 2u, 3u, 9u, 0x100u, 0xffffffffu})
-		refused_too({.code = untagged_error(1),
-			.segment = [=](Session & /*s*/) { return untagged_segment(op_send, queue, 1, 0, hello); }});
+		refused_too({.code = untagged_error(1), .segment = [=](Session & /*s*/) {
+				     return untagged_segment(op_send, queue, 1, 0, hello);
+			     }});
 	for (const uint32_t queue : {0u, 2u, 3u, 4u})
 		refused_too({.code = untagged_error(1), .segment = [=](Session &s) {
-			Bytes b = read_segment(1, s.target().stag(), s.target().address(), 4);
-			b[9] = uint8_t(queue);
-			return b;
-		}});
+				     Bytes b = read_segment(1, s.target().stag(), s.target().address(), 4);
+				     b[9] = uint8_t(queue);
+				     return b;
+			     }});
 }
 
 // --- tagged: STag, bounds, rights ---
@@ -346,9 +369,8 @@ TEST(Ddp, r096_write_to_an_unknown_index)
 
 TEST(Ddp, r097_write_with_a_wrong_key)
 {
-	refused(refused_write(0, [](Session &s) {
-		return write_segment(s.target().stag() ^ 1, s.target().address(), hello);
-	}));
+	refused(refused_write(
+		0, [](Session &s) { return write_segment(s.target().stag() ^ 1, s.target().address(), hello); }));
 	for (const uint32_t change : {0x80u, 0xffu})
 		refused_too(refused_write(0, [=](Session &s) {
 			return write_segment(s.target().stag() ^ change, s.target().address(), hello);
@@ -381,9 +403,8 @@ TEST(Ddp, r099_write_to_a_foreign_protection_domain)
 
 TEST(Ddp, r100_write_out_of_bounds)
 {
-	refused(refused_write(1, [](Session &s) {
-		return write_segment(s.target().stag(), s.target().address() - 1, hello);
-	}));
+	refused(refused_write(
+		1, [](Session &s) { return write_segment(s.target().stag(), s.target().address() - 1, hello); }));
 	refused(refused_write(1, [](Session &s) {
 		return write_segment(s.target().stag(), s.target().address(Target::size - 4), hello);
 	}));
@@ -393,8 +414,8 @@ TEST(Ddp, r100_write_out_of_bounds)
 		size_t octets;
 	};
 
-	for (const Range &r : {Range{-1, 1}, {Target::size, 1}, {Target::size + 100, 5},
-		     {-100000, 5}, {-5, 5}, {-2, 1000}})
+	for (const Range &r :
+		{Range{-1, 1}, {Target::size, 1}, {Target::size + 100, 5}, {-100000, 5}, {-5, 5}, {-2, 1000}})
 		refused_too(refused_write(1, [=](Session &s) {
 			return write_segment(s.target().stag(), s.target().address() + r.offset, pattern(r.octets));
 		}));
@@ -414,8 +435,8 @@ TEST(Ddp, r101_write_that_just_fills_the_region)
 	in_every_way(all_terms(), [](Session &s, Cut &cut) {
 		const Bytes one = {'x'};
 		s.peer().deliver(s.peer().framed(write_segment(s.target().stag(), s.target().address(), one)) +
-				s.peer().framed(
-					write_segment(s.target().stag(), s.target().address(Target::size - 1), one)),
+					 s.peer().framed(write_segment(
+						 s.target().stag(), s.target().address(Target::size - 1), one)),
 			cut);
 		s.sync(1);
 		EXPECT_EQ(s.target().octets(0, 1), one);
@@ -425,9 +446,11 @@ TEST(Ddp, r101_write_that_just_fills_the_region)
 
 TEST(Ddp, r102_write_around_the_end_of_all_addresses)
 {
-	refused(refused_write(3, [](Session &s) { return write_segment(s.target().stag(), ~uint64_t{3}, pattern(8)); }));
+	refused(refused_write(
+		3, [](Session &s) { return write_segment(s.target().stag(), ~uint64_t{3}, pattern(8)); }));
 	for (const uint64_t offset : {~uint64_t{6}, ~uint64_t{0}})
-		refused_too(refused_write(3, [=](Session &s) { return write_segment(s.target().stag(), offset, pattern(8)); }));
+		refused_too(refused_write(
+			3, [=](Session &s) { return write_segment(s.target().stag(), offset, pattern(8)); }));
 }
 
 TEST(Ddp, r103_write_without_the_right)
@@ -437,10 +460,11 @@ TEST(Ddp, r103_write_without_the_right)
 		for (Terms &t : terms)
 			t.access = access;
 		refused_too({.code = {0, 1, 2},
-				.segment =
-					[](Session &s) {
-						return write_segment(s.target().stag(), s.target().address(), hello);
-					}},
+				    .segment =
+					    [](Session &s) {
+						    return write_segment(
+							    s.target().stag(), s.target().address(), hello);
+					    }},
 			terms);
 	}
 }
@@ -460,7 +484,10 @@ TEST(Ddp, r105_write_that_is_bad_in_its_second_segment)
 	const Bytes all = pattern(100);
 
 	refused({.code = tagged_error(1),
-		.segment = [](Session &s) { return write_segment(s.target().stag(), s.target().address(Target::size), hello); },
+		.segment =
+			[](Session &s) {
+				return write_segment(s.target().stag(), s.target().address(Target::size), hello);
+			},
 		.before =
 			[=](Session &s) {
 				s.peer().send(tagged_segment(

@@ -63,8 +63,8 @@ public:
 		ibv_qp_attr attr{};
 		ibv_qp_init_attr init{};
 
-		EXPECT_EQ(ibv_query_qp(side->qp(), &attr, IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MAX_QP_RD_ATOMIC, &init),
-			0);
+		EXPECT_EQ(
+			ibv_query_qp(side->qp(), &attr, IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MAX_QP_RD_ATOMIC, &init), 0);
 		return {attr.max_dest_rd_atomic, attr.max_rd_atomic};
 	}
 
@@ -93,10 +93,7 @@ public:
 	}
 
 	void established() const { side->events().wait(RDMA_CM_EVENT_ESTABLISHED, side->id()); }
-	void failed() const
-	{
-		EXPECT_NE(side->events().wait_any(side->id()).type, RDMA_CM_EVENT_ESTABLISHED);
-	}
+	void failed() const { EXPECT_NE(side->events().wait_any(side->id()).type, RDMA_CM_EVENT_ESTABLISHED); }
 
 	const RawListener tcp;
 	std::unique_ptr<vt::Side> side;
@@ -146,7 +143,7 @@ TEST(Enhanced, r026_word_has_every_bit_at_its_place)
 	// Each bit alone is understood as what it is.
 	for (const int option : {rtr_by_send, rtr_by_write, rtr_by_read}) {
 		const Responder r(request(peer_to_peer | (option == rtr_by_send ? rtr_send : 0) | 6,
-					  (option == rtr_by_write	 ? rtr_write
+					  (option == rtr_by_write	  ? rtr_write
 						  : option == rtr_by_read ? rtr_read
 									  : 0) |
 						  7),
@@ -219,7 +216,7 @@ TEST(Enhanced, r032_reply_offers_something_even_if_nothing_matches)
 			const Responder r(request(peer_to_peer | (asked & rtr_by_send ? rtr_send : 0) | 4,
 				(asked & rtr_by_write ? rtr_write : 0) | (asked & rtr_by_read ? rtr_read : 0) | 4));
 			const int offered = (r.start.send() ? rtr_by_send : 0) | (r.start.write() ? rtr_by_write : 0) |
-				(r.start.read() ? rtr_by_read : 0);
+					    (r.start.read() ? rtr_by_read : 0);
 			EXPECT_TRUE(r.start.p2p());
 			EXPECT_NE(offered, 0);
 			EXPECT_EQ(offered & ~able, 0);
@@ -265,8 +262,8 @@ TEST(Enhanced, r033_r034_first_fpdu_is_a_ready_to_receive_message_of_the_reply)
 			i.peer->link.send(reply(word_ird(offered, 4), word_ord(offered, 4)));
 			const Bytes b = i.peer->next();
 			EXPECT_TRUE(((able & offered & rtr_by_send) && b == rtr_message(rtr_by_send)) ||
-				((able & offered & rtr_by_write) && b == rtr_message(rtr_by_write)) ||
-				((able & offered & rtr_by_read) && b == rtr_message(rtr_by_read)))
+				    ((able & offered & rtr_by_write) && b == rtr_message(rtr_by_write)) ||
+				    ((able & offered & rtr_by_read) && b == rtr_message(rtr_by_read)))
 				<< hex(b);
 		}
 	}
@@ -408,8 +405,8 @@ TEST(Enhanced, r042_unset_values_of_a_reply_leave_ours_alone)
 		i.peer->expect(tagged_segment(op_response, Read{}.sink_stag, 0, {}));
 }
 
-// In rdma_cm's words a Request's IRD is the depth that the user may have as initiator, its ORD the resources to be had as
-// responder. After a rejection rdma_cm has no room for them.
+// In rdma_cm's words a Request's IRD is the depth that the user may have as initiator, its ORD the resources to be had
+// as responder. After a rejection rdma_cm has no room for them.
 TEST(Enhanced, r043_depths_of_the_peer_reach_the_user)
 {
 	const Responder r(request(9, 11));

@@ -30,11 +30,11 @@ TEST(Framing, r052_r053_fpdus_of_every_pad_are_multiples_of_four)
 			const Bytes data = Target::fresh(0, n);
 			const vt::Sges sges = {s.own().sge(0, n)};
 			ASSERT_EQ(s.kiwarp().send(n ? sges : vt::Sges{}), 0);
-			const uint64_t before = s.peer().received;
+			const uint64_t before = s.peer().link.arrived.octets;
 			s.peer().expect(send_segment(n + 1, data));
 			EXPECT_WC(s.kiwarp().sent(), 0, IBV_WC_SUCCESS);
-			EXPECT_EQ((s.peer().received - before) % 4, 0);
-			EXPECT_EQ(s.peer().received - before, (2 + 18 + n + 3) / 4 * 4 + 4);
+			EXPECT_EQ((s.peer().link.arrived.octets - before) % 4, 0);
+			EXPECT_EQ(s.peer().link.arrived.octets - before, (2 + 18 + n + 3) / 4 * 4 + 4);
 		}
 	}
 }
@@ -57,21 +57,21 @@ TEST(Framing, r054_one_wish_for_crc_is_enough)
 		for (const bool ours : {false, true})
 			for (const bool theirs : {false, true}) {
 				SCOPED_TRACE(std::string(listening ? "it listens" : "it connects") +
-					(ours ? ", it wants" : "") + (theirs ? ", the peer wants" : ""));
+					     (ours ? ", it wants" : "") + (theirs ? ", the peer wants" : ""));
 				const Parameter wish("crc", ours ? "Y" : "N");
 				const Terms t = {.kiwarp_connects = !listening, .crc = theirs};
 				{
 					Session s(t);
-					s.peer().crc = ours || theirs;
+					s.peer().use(ours || theirs);
 					s.greet();
 					ASSERT_EQ(s.kiwarp().send(), 0);
 					s.peer().expect(send_segment(1, {}));
-					EXPECT_EQ(s.peer().last_crc != 0, ours || theirs);
+					EXPECT_EQ(s.peer().link.arrived.crc != 0, ours || theirs);
 					s.sync(1);
 				}
 				// A wrong one matters exactly where it is in use.
 				Session s(t);
-				s.peer().crc = ours || theirs;
+				s.peer().use(ours || theirs);
 				s.peer().send(send_segment(1, {}), {.crc = 0x1000});
 				if (ours || theirs)
 					s.expect_terminate(terminate_segment(2, 0, 2));
@@ -117,8 +117,8 @@ TEST(Framing, r056_field_is_there_without_crc)
 TEST(Framing, r057_octets_of_a_known_fpdu)
 {
 	Session s({.crc = true});
-	const Bytes send5 = {0x00, 0x17, 0x41, 0x43, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01,
-		0x00, 0x00, 0x00, 0x00, 0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x00, 0x00, 0x00, 0xb9, 0x90, 0xb1, 0x0c};
+	const Bytes send5 = {0x00, 0x17, 0x41, 0x43, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+		0x01, 0x00, 0x00, 0x00, 0x00, 0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x00, 0x00, 0x00, 0xb9, 0x90, 0xb1, 0x0c};
 
 	s.own().set(0, hello);
 	s.greet();
@@ -145,10 +145,12 @@ constexpr Code bad_crc = {2, 0, 2};
 
 TEST(Framing, r058_r060_one_wrong_bit_of_a_write)
 {
-	refused({.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = 16}}, with_crc_only);
+	refused({.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = 16}},
+		with_crc_only);
 	// In STag, offset and payload
 	for (const size_t place : {5, 13, 28})
-		refused_too({.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = place}},
+		refused_too(
+			{.code = bad_crc, .headers = Headers::none, .segment = good_write, .spoil = {.flip = place}},
 			with_crc_only);
 }
 
@@ -257,16 +259,16 @@ TEST(Framing, r062_length_without_room_for_a_header)
 	const Bytes send = send_segment(1, {});
 
 	for (size_t n = 0; n < 14; n++)
-		refused_too({.code = {1, 0, 0},
-			.headers = Headers::none,
-			.segment = [&](Session & /*s*/) { return first(write, n); }});
+		refused_too({.code = {1, 0, 0}, .headers = Headers::none, .segment = [&](Session & /*s*/) {
+				     return first(write, n);
+			     }});
 	for (size_t n = 0; n < 17; n++)
-		refused_too({.code = {1, 0, 0},
-			.headers = Headers::none,
-			.segment = [&](Session & /*s*/) { return first(send, n); }});
+		refused_too({.code = {1, 0, 0}, .headers = Headers::none, .segment = [&](Session & /*s*/) {
+				     return first(send, n);
+			     }});
 	refused({.code = {1, 0, 0}, .headers = Headers::none, .segment = [&](Session & /*s*/) {
-		return first(send, 17);
-	}});
+			 return first(send, 17);
+		 }});
 }
 
 TEST(Framing, r063_fpdus_far_beyond_our_own)
@@ -381,9 +383,9 @@ TEST(Framing, r067_segment_that_shrinks_in_mid_stream)
 	// Far more than fits into TCP's buffers: its beginning waits there while the rest isn't yet made.
 	const uint32_t octets = 8000000;
 	Session s({.crc = true, .socket = [](int fd) {
-		const int size = 100000;
-		ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)), 0);
-	}});
+			   const int size = 100000;
+			   ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)), 0);
+		   }});
 	const vt::Region memory(s.kiwarp().pd(), octets);
 
 	s.greet();
@@ -396,7 +398,8 @@ TEST(Framing, r067_segment_that_shrinks_in_mid_stream)
 	while (done < octets) {
 		last_one = s.peer().next();
 		EXPECT_EQ(get(&last_one[14], 4), done);
-		EXPECT_TRUE(vt::same(memory.bytes(done, last_one.size() - 18), Bytes(last_one.begin() + 18, last_one.end())));
+		EXPECT_TRUE(vt::same(
+			memory.bytes(done, last_one.size() - 18), Bytes(last_one.begin() + 18, last_one.end())));
 		done += last_one.size() - 18;
 		if (done < octets / 10)
 			longest = std::max(longest, last_one.size());

@@ -24,6 +24,18 @@ static void check(bool good, const char *what)
 		throw Failure(std::string(what) + ": " + strerror(errno));
 }
 
+std::string hex(const Bytes &b)
+{
+	std::string text;
+	std::array<char, 8> octet{};
+
+	for (size_t i = 0; i < b.size() && i < 128; i++) {
+		snprintf(octet.data(), octet.size(), "%02x%s", b[i], i % 4 == 3 ? " " : "");
+		text += octet.data();
+	}
+	return text + (b.size() > 128 ? "..." : "") + " (" + std::to_string(b.size()) + " octets)";
+}
+
 void wait_for(int fd, short events, const char *what)
 {
 	pollfd p = {fd, events, 0};
@@ -76,8 +88,7 @@ void Link::send_slowly(const Bytes &b)
 		tcp_info info{};
 		do {
 			info = about(fd);
-		} while (info.tcpi_unacked >= info.tcpi_snd_cwnd && info.tcpi_state == established &&
-			usleep(20) == 0);
+		} while (info.tcpi_unacked >= info.tcpi_snd_cwnd && info.tcpi_state == established && usleep(20) == 0);
 	}
 }
 
@@ -119,10 +130,10 @@ Bytes Link::receive(size_t n)
 	return b;
 }
 
-void Link::expect_markers(bool with_crcs)
+void Link::expect(bool crc, bool markers)
 {
-	marked = true;
-	crcs = with_crcs;
+	crcs = crc;
+	marked = markers;
 }
 
 // Is there nothing more to come?
@@ -138,17 +149,24 @@ Bytes Link::take(size_t n)
 {
 	Bytes b = receive(n);
 
-	taken += n;
-	fpdu_so_far = fpdu_so_far + b;
+	arrived.octets += n;
+	covered.insert(covered.end(), b.begin(), b.end());
 	return b;
 }
 
+// A marker, if one is due here
 void Link::take_marker()
 {
-	const uint32_t right = taken < start ? 0 : taken - start;
+	const uint64_t at = arrived.octets;
+	const uint64_t right = start ? at - *start : 0;
 
+	if (!marked || at % marker_spacing)
+		return;
 	if (get(take(4).data(), 4) != right)
-		throw Failure("a marker that should be " + std::to_string(right) + " isn't");
+		throw Failure("the marker at " + std::to_string(at) + " isn't " + std::to_string(right));
+	arrived.markers++;
+	if (!start && at)
+		arrived.between++;
 }
 
 // Octets of an FPDU, without the markers among them
@@ -157,13 +175,14 @@ Bytes Link::octets(size_t n)
 	Bytes b;
 
 	while (b.size() < n) {
+		take_marker();
+		if (!start)
+			start = arrived.octets;
 		size_t run = n - b.size();
-		if (marked) {
-			if (taken % marker_spacing == 0)
-				take_marker();
-			run = std::min<size_t>(run, marker_spacing - taken % marker_spacing);
-		}
-		b = b + take(run);
+		if (marked)
+			run = std::min<size_t>(run, marker_spacing - arrived.octets % marker_spacing);
+		const Bytes part = take(run);
+		b.insert(b.end(), part.begin(), part.end());
 	}
 	return b;
 }
@@ -172,15 +191,21 @@ std::optional<Bytes> Link::ulpdu()
 {
 	if (over())
 		return std::nullopt;
-	start = marked && taken % marker_spacing == 0 ? taken + 4 : taken;
-	fpdu_so_far.clear();
+	start.reset();
+	covered.clear();
 	const size_t length = get(octets(2).data(), 2);
-	const Bytes body = octets((2 + length + 3) / 4 * 4 - 2);
-	const Bytes crc = octets(4);
-	if (crcs && (crc[0] | crc[1] << 8 | crc[2] << 16 | uint32_t{crc[3]} << 24) !=
-			    crc32c(first(fpdu_so_far, fpdu_so_far.size() - 4)))
+	Bytes body = octets((2 + length + 3) / 4 * 4 - 2);
+	for (size_t i = length; i < body.size(); i++)
+		if (body[i])
+			throw Failure("PAD isn't zero");
+	take_marker();
+	const uint32_t right = crcs ? crc32c(covered) : 0;
+	const Bytes crc = take(4);
+	arrived.crc = crc[0] | crc[1] << 8 | crc[2] << 16 | uint32_t{crc[3]} << 24;
+	if (crcs && arrived.crc != right)
 		throw Failure("an FPDU with a wrong CRC came");
-	return first(body, length);
+	body.resize(length);
+	return body;
 }
 
 Bytes Link::frame(std::string_view key)
@@ -244,18 +269,6 @@ void Link::must_end()
 		;
 }
 
-static std::string text(const Bytes &b)
-{
-	std::string all;
-	char two[3];
-
-	for (uint8_t octet : b) {
-		snprintf(two, sizeof(two), "%02x", octet);
-		all += two;
-	}
-	return all;
-}
-
 void Link::must_terminate(uint8_t layer, uint8_t type, uint8_t code, const Bytes &offender)
 {
 	must_terminate([&](auto &, auto &) { return terminate_segment(layer, type, code, offender); });
@@ -273,7 +286,7 @@ void Link::must_terminate(
 		}
 		const Bytes right = expected(before, *b);
 		if (*b != right)
-			throw Failure("Terminate " + text(*b) + " instead of " + text(right));
+			throw Failure("Terminate " + hex(*b) + " instead of " + hex(right));
 		uint8_t octet;
 		wait_for(fd, POLLIN, "receive");
 		const ssize_t n = recv(fd, &octet, 1, 0);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "octets.hpp"
@@ -28,8 +29,8 @@ public:
 	void receive_little();
 	// Exactly n octets, or failure
 	Bytes receive(size_t n);
-	// From the stream's start on, the other side's FPDUs hold markers; and CRCs, which are zero without that
-	void expect_markers(bool with_crcs);
+	// What the other side's FPDUs have to have, from the stream's start on: a good CRC, markers
+	void expect(bool crc, bool markers);
 	// The next ULPDU, or nothing at the end of the stream
 	std::optional<Bytes> ulpdu();
 	// A Reply or Request with its data, whose key must be this
@@ -53,7 +54,13 @@ public:
 	// Fails unless the other side resets the connection, though nothing is read
 	void must_reset();
 
-	int descriptor() const { return fd; }
+	// What ulpdu() has seen
+	struct Arrived {
+		uint64_t octets = 0; // with markers
+		size_t markers = 0;
+		size_t between = 0; // of them exactly between two FPDUs
+		uint32_t crc = 0;   // of the last FPDU, right or wrong
+	} arrived;
 
 private:
 	bool some(uint8_t *p, size_t n, size_t &got);
@@ -63,12 +70,13 @@ private:
 	Bytes octets(size_t n);
 
 	int fd;
-	bool marked = false;
 	bool crcs = false;
-	uint32_t taken = 0; // octets of the stream of FPDUs
-	uint32_t start = 0; // of them before this FPDU's ULPDU_Length
-	Bytes fpdu_so_far;
+	bool marked = false;
+	std::optional<uint64_t> start; // of the FPDU that is arriving
+	Bytes covered;		       // by its CRC, so far
 };
 
+// For messages
+std::string hex(const Bytes &b);
 // Waits for what poll() calls events; fails when nothing happens for a long time
 void wait_for(int fd, short events, const char *what);

@@ -35,7 +35,7 @@ TEST(Markers, r068_stream_begins_with_one)
 		SCOPED_TRACE(t.text());
 		Session s(t);
 		if (t.kiwarp_connects) { // its ready-to-receive message has been looked at
-			EXPECT_EQ(s.peer().markers, 1);
+			EXPECT_EQ(s.peer().link.arrived.markers, 1);
 			continue;
 		}
 		s.greet();
@@ -54,7 +54,7 @@ TEST(Markers, r069_none_where_none_are_wanted)
 			s.greet();
 			ASSERT_EQ(s.kiwarp().write({s.own().sge(0, 2000)}, {.remote = 5, .rkey = 6}), 0);
 			EXPECT_EQ(s.peer().message().payload, data);
-			EXPECT_EQ(s.peer().markers, 0);
+			EXPECT_EQ(s.peer().link.arrived.markers, 0);
 		}
 }
 
@@ -67,7 +67,7 @@ void check_stream(Session &s, size_t octets)
 
 	memory.fill_pattern(3);
 	s.greet();
-	while (s.peer().received < octets) {
+	while (s.peer().link.arrived.octets < octets) {
 		length = (length * 5 + 7919) % memory.size();
 		ASSERT_EQ(s.kiwarp().send({memory.sge(0, length)}), 0);
 		const Peer::Message m = s.peer().message();
@@ -77,7 +77,7 @@ void check_stream(Session &s, size_t octets)
 		if (testing::Test::HasFailure())
 			return;
 	}
-	EXPECT_EQ(s.peer().markers, (s.peer().received - 1) / 512 + 1);
+	EXPECT_EQ(s.peer().link.arrived.markers, (s.peer().link.arrived.octets - 1) / 512 + 1);
 }
 
 TEST(Markers, r070_r071_r075_every_512_octets_over_ten_megabytes)
@@ -93,7 +93,7 @@ TEST(Markers, r070_r071_r075_every_512_octets_over_ten_megabytes)
 TEST(Markers, r070_grid_holds_where_tcps_numbers_wrap)
 {
 	for (const bool crc : {false, true}) {
-		Session s({.crc = crc, .markers_out = true, .receive_size = 1024, .socket = [](int fd) {
+		Session s({.crc = crc, .markers_out = true, .receives = 1, .receive_size = 1024, .socket = [](int fd) {
 				   const int on = 1;
 				   const int queue = TCP_SEND_QUEUE;
 				   const uint32_t first_number = ~0u - 3000;
@@ -121,14 +121,14 @@ TEST(Markers, r070_grid_holds_where_tcps_numbers_wrap)
 // A Send that makes the stream's length a given one: its FPDU has 24 octets beside payload and markers.
 void fill_to(Session &s, uint64_t length, uint32_t &number)
 {
-	const uint64_t at = s.peer().received;
+	const uint64_t at = s.peer().link.arrived.octets;
 	const uint64_t markers = (length + 511) / 512 - (at + 511) / 512;
 	const uint64_t n = length - at - 24 - 4 * markers;
 
 	ASSERT_EQ(s.kiwarp().send({s.own().sge(0, n)}), 0);
 	s.peer().expect(send_segment(number++, Target::fresh(0, n)));
 	EXPECT_WC(s.kiwarp().sent(), 0, IBV_WC_SUCCESS);
-	EXPECT_EQ(s.peer().received, length);
+	EXPECT_EQ(s.peer().link.arrived.octets, length);
 }
 
 TEST(Markers, r072_between_two_fpdus)
@@ -142,12 +142,12 @@ TEST(Markers, r072_between_two_fpdus)
 		// None comes alone: it waits for the next FPDU.
 		EXPECT_TRUE(s.peer().link.silent(50));
 		fill_to(s, 1024, number);
-		EXPECT_EQ(s.peer().markers_between, 1);
+		EXPECT_EQ(s.peer().link.arrived.between, 1);
 		fill_to(s, 2048, number);
-		EXPECT_EQ(s.peer().markers_between, 2);
+		EXPECT_EQ(s.peer().link.arrived.between, 2);
 		ASSERT_EQ(s.kiwarp().send(), 0);
 		s.peer().expect(send_segment(number, {}));
-		EXPECT_EQ(s.peer().markers_between, 3);
+		EXPECT_EQ(s.peer().link.arrived.between, 3);
 	}
 }
 
@@ -160,8 +160,8 @@ TEST(Markers, r073_between_pad_and_crc)
 		s.greet();
 		// The CRC is all that lies behind the marker at 512 and its 4 octets.
 		fill_to(s, 512 + 4 + 4, number);
-		EXPECT_EQ(s.peer().markers, 2);
-		EXPECT_EQ(s.peer().markers_between, 0);
+		EXPECT_EQ(s.peer().link.arrived.markers, 2);
+		EXPECT_EQ(s.peer().link.arrived.between, 0);
 	}
 }
 
@@ -173,10 +173,10 @@ TEST(Markers, r074_many_in_one_fpdu)
 		SCOPED_TRACE(t.text());
 		Session s(t);
 		s.greet();
-		const size_t before = s.peer().markers;
+		const size_t before = s.peer().link.arrived.markers;
 		ASSERT_EQ(s.kiwarp().send({s.own().sge(0, 8000)}), 0);
 		s.peer().expect(send_segment(1, Target::fresh(0, 8000)));
-		EXPECT_GE(s.peer().markers - before, 15);
+		EXPECT_GE(s.peer().link.arrived.markers - before, 15);
 	}
 }
 
@@ -235,22 +235,30 @@ TEST(Markers, r061_frame_with_markers_cut_anywhere)
 
 TEST(Markers, r076_low_bits_of_a_pointer_are_ignored)
 {
-	for (const uint16_t bits : {1, 2, 3})
+	for (const uint32_t bits : {1, 2, 3}) {
+		const Spoil flipped = {.marker = [=](uint32_t right) {
+			return right ^ bits;
+		}};
 		in_every_way(with_markers_in(false, true), [&](Session &s, Cut &cut) {
 			const Bytes data = pattern(30);
-			s.peer().send(write_segment(s.target().stag(), s.target().address(0), pattern(464)), {.pointer = bits});
-			s.peer().deliver(s.peer().framed(send_segment(1, data), {.pointer = bits}), cut);
+			s.peer().send(write_segment(s.target().stag(), s.target().address(0), pattern(464)), flipped);
+			s.peer().deliver(s.peer().framed(send_segment(1, data), flipped), cut);
 			s.sync(2);
 			EXPECT_TRUE(s.has_received(0, data));
 		});
+	}
 }
 
 TEST(Markers, r077_reserved_half_of_a_marker_is_ignored)
 {
-	in_every_way(with_markers_in(false, true), [](Session &s, Cut &cut) {
+	const Spoil reserved = {.marker = [](uint32_t right) {
+		return right | 0xa5ff0000;
+	}};
+
+	in_every_way(with_markers_in(false, true), [&](Session &s, Cut &cut) {
 		const Bytes data = pattern(30);
-		s.peer().send(write_segment(s.target().stag(), s.target().address(0), pattern(464)), {.reserved = 0xa5a5});
-		s.peer().deliver(s.peer().framed(send_segment(1, data), {.reserved = 0xffff}), cut);
+		s.peer().send(write_segment(s.target().stag(), s.target().address(0), pattern(464)), reserved);
+		s.peer().deliver(s.peer().framed(send_segment(1, data), reserved), cut);
 		s.sync(2);
 		EXPECT_TRUE(s.has_received(0, data));
 	});
@@ -258,22 +266,29 @@ TEST(Markers, r077_reserved_half_of_a_marker_is_ignored)
 
 TEST(Markers, r078_pointer_to_a_wrong_place)
 {
-	// That of the first marker, and of one within
-	refused({.code = {2, 0, 3},
-			.headers = Headers::none,
-			.segment = [](Session & /*s*/) { return send_segment(1, pattern(10)); },
-			.spoil = {.pointer = 0x10}},
-		with_markers_in(false, true));
-	refused({.code = {2, 0, 3},
-			.headers = Headers::none,
-			.segment = [](Session & /*s*/) { return send_segment(1, pattern(30)); },
-			.before =
-				[](Session &s) {
-					s.peer().send(write_segment(
-						s.target().stag(), s.target().address(0), Target::fresh(0, 464)));
-				},
-			.spoil = {.pointer = 0x40}},
-		with_markers_in(false, true));
+	Refusal first_one = {.code = {2, 0, 3},
+		.headers = Headers::none,
+		.segment = [](Session & /*s*/) { return send_segment(1, pattern(10)); },
+		.spoil = {.marker = [](uint32_t right) {
+			return right ^ 0x10;
+		}}};
+	refused(first_one, with_markers_in(false, true));
+
+	Refusal within = first_one;
+	within.segment = [](Session & /*s*/) {
+		return send_segment(1, pattern(30));
+	};
+	within.before = [](Session &s) {
+		s.peer().send(write_segment(s.target().stag(), s.target().address(), Target::fresh(0, 464)));
+	};
+	within.spoil.marker = [](uint32_t right) {
+		return right ^ 0x40;
+	};
+	for (const Terms &t : with_markers_in(false, true)) {
+		// Without a CRC octets are placed as they come, up to the marker; what was placed isn't delivered.
+		within.received = t.crc ? 0 : 30;
+		refused(within, {t});
+	}
 }
 
 TEST(Markers, r079_each_direction_for_itself)
@@ -289,7 +304,7 @@ TEST(Markers, r079_each_direction_for_itself)
 				EXPECT_EQ(s.peer().message().payload, data);
 				ASSERT_EQ(s.kiwarp().send({s.own().sge(0, 5000)}), 0);
 				EXPECT_EQ(s.peer().message().payload, Target::fresh(0, 5000));
-				EXPECT_EQ(s.peer().markers > 0, in);
+				EXPECT_EQ(s.peer().link.arrived.markers > 0, in);
 				s.sync(1);
 			}
 }

@@ -96,49 +96,61 @@ inline Bytes word(uint16_t ird, uint16_t ord)
 
 constexpr uint32_t marker_spacing = 512;
 
-// One direction of a stream, with or without markers. A twist makes something else of a marker; damage goes into the
-// CRC.
-struct Stream {
-	bool markers;
-	uint32_t offset = 0;
+// What is wrong with an FPDU
+struct Spoil {
+	uint32_t crc = 0;					  // flipped in it
+	uint8_t pad = 0;					  // instead of 0, with a CRC that fits
+	std::function<uint32_t(uint32_t right)> marker = nullptr; // what becomes of each, with a CRC that fits
+	size_t flip = SIZE_MAX;					  // an octet one bit of which is flipped afterwards
+};
 
-	Bytes fpdu(const Bytes &ulpdu, const std::function<uint32_t(uint32_t)> &twist = nullptr, uint32_t damage = 0)
+// One direction of a stream
+struct Stream {
+	bool markers = false;
+	bool crc = true;
+	uint64_t offset = 0;
+
+	Bytes fpdu(const Bytes &ulpdu, const Spoil &spoil = {})
 	{
-		Bytes body, b;
-		bool begun = false;
-		uint32_t start = 0;
-		auto marker = [&] {
-			const uint32_t at = offset + b.size();
+		Bytes plain;
+		Bytes b;
+		uint64_t at = offset;
+		uint64_t begin = offset;
+		const auto mark = [&] {
 			if (!markers || at % marker_spacing)
 				return;
-			const uint32_t right = begun ? at - start : 0;
-			put(b, twist ? twist(right) : right, 4);
+			// One in front of the FPDU belongs to it, and moves its beginning.
+			const uint32_t right = at == begin ? 0 : at - begin;
+			if (at == begin)
+				begin += 4;
+			put(b, spoil.marker ? spoil.marker(right) : right, 4);
+			at += 4;
 		};
 
-		put(body, ulpdu.size(), 2);
-		body = body + ulpdu;
-		while (body.size() % 4)
-			body.push_back(0);
-		for (uint8_t octet : body) {
-			marker();
-			if (!begun)
-				start = offset + b.size();
-			begun = true;
+		put(plain, ulpdu.size(), 2);
+		plain = plain + ulpdu;
+		while (plain.size() % 4)
+			plain.push_back(spoil.pad);
+		for (uint8_t octet : plain) {
+			mark();
 			b.push_back(octet);
+			at++;
 		}
-		marker();
-		const uint32_t crc = crc32c(b) ^ damage;
+		mark();
+		const uint32_t value = (crc ? crc32c(b) : 0) ^ spoil.crc;
 		for (int i = 0; i < 4; i++)
-			b.push_back(uint8_t(crc >> (8 * i)));
-		offset += b.size();
+			b.push_back(uint8_t(value >> (8 * i)));
+		offset = at + 4;
+		if (spoil.flip < b.size())
+			b[spoil.flip] ^= 1;
 		return b;
 	}
 };
 
-// The same where there are no markers
+// The first one of a stream without markers; "damage" goes into its CRC
 inline Bytes fpdu(const Bytes &ulpdu, uint32_t damage = 0)
 {
-	return Stream{false}.fpdu(ulpdu, nullptr, damage);
+	return Stream{}.fpdu(ulpdu, {.crc = damage});
 }
 
 // --- DDP and RDMAP ---
@@ -242,6 +254,6 @@ inline Bytes terminate_segment(uint8_t layer, uint8_t type, uint8_t code, const 
 	if (layer > 1 || type == 0)
 		return terminate_segment(Code{layer, type, code});
 	const bool read = !(offender[0] & tagged) && (offender[1] & 0xf) == op_read;
-	return terminate_segment({layer, type, code}, layer == 0 && type == 1 && read ? Headers::rdmap : Headers::ddp,
-		offender);
+	return terminate_segment(
+		{layer, type, code}, layer == 0 && type == 1 && read ? Headers::rdmap : Headers::ddp, offender);
 }

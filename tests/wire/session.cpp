@@ -58,7 +58,9 @@ static int set_mtu(const vt::Where &where, int value)
 	return before;
 }
 
-Mtu::Mtu(int value) : client_before(set_mtu(vt::client_end(), value)), server_before(set_mtu(vt::server_end(), value)) {}
+Mtu::Mtu(int value) : client_before(set_mtu(vt::client_end(), value)), server_before(set_mtu(vt::server_end(), value))
+{
+}
 
 Mtu::~Mtu()
 {
@@ -129,8 +131,7 @@ Request next_request(const vt::Options &options)
 	return {std::make_unique<vt::Side>(std::move(id), events, options), event};
 }
 
-std::unique_ptr<vt::Side> accept_next(
-	const vt::Options &options, const std::function<void(const vt::Side &)> &prepare)
+std::unique_ptr<vt::Side> accept_next(const vt::Options &options, const std::function<void(const vt::Side &)> &prepare)
 {
 	auto [side, event] = next_request(options);
 	rdma_conn_param param = vt::parameters(options.reply_data, options.reads);
@@ -206,7 +207,7 @@ Bytes Target::fresh(size_t offset, size_t n)
 std::string Terms::text() const
 {
 	return std::string(kiwarp_connects ? "kiwarp connects" : "kiwarp listens") + ", CRC " + (crc ? "on" : "off") +
-		(markers_in ? ", it sends markers" : "") + (markers_out ? ", it wants markers" : "");
+	       (markers_in ? ", it sends markers" : "") + (markers_out ? ", it wants markers" : "");
 }
 
 std::vector<Terms> both_crcs()
@@ -224,11 +225,8 @@ Session::Session(const Terms &wanted) : terms(wanted)
 {
 	vt::Options options;
 
-	options.cap = {.max_send_wr = 64,
-		.max_recv_wr = 64,
-		.max_send_sge = 4,
-		.max_recv_sge = 4,
-		.max_inline_data = 64};
+	options.cap = {
+		.max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 64};
 	options.cq_entries = 128;
 	options.reads = terms.reads;
 	if (terms.markers_out)
@@ -237,9 +235,7 @@ Session::Session(const Terms &wanted) : terms(wanted)
 		connect(options);
 	else
 		accept(options);
-	raw->crc = terms.crc;
-	raw->markers_in = terms.markers_in;
-	raw->markers_out = terms.markers_out;
+	raw->use(terms.crc, terms.markers_out, terms.markers_in);
 	if (terms.kiwarp_connects)
 		raw->expect(tagged_segment(op_write, 1, 0, {})); // the ready-to-receive message
 	side->events().wait(RDMA_CM_EVENT_ESTABLISHED, side->id());
@@ -342,8 +338,7 @@ void Session::close()
 	side->wait_disconnected();
 }
 
-void in_every_way(
-	const std::vector<Terms> &terms, const std::function<void(Session &, Cut &)> &scenario, Cuts cuts)
+void in_every_way(const std::vector<Terms> &terms, const std::function<void(Session &, Cut &)> &scenario, Cuts cuts)
 {
 	for (const Terms &t : terms) {
 		size_t length = 1;

@@ -11,7 +11,10 @@
 
 // A parameter of the module, for a scope
 struct Parameter : vt::Parameters {
-	Parameter(const std::string &name, const std::string &value) : Parameters(std::map<std::string, std::string>{{name, value}}) {}
+	Parameter(const std::string &name, const std::string &value)
+		: Parameters(std::map<std::string, std::string>{{name, value}})
+	{
+	}
 };
 
 // The MTU of both ends' interfaces, for a scope
@@ -146,8 +149,8 @@ private:
 // Runs a scenario for each of the terms, and each way to cut what it delivers. "few" is whole and octet by octet, for
 // variants of what is cut everywhere already, and where kiwarp connects, since that makes no difference any more.
 enum class Cuts { all, few };
-void in_every_way(const std::vector<Terms> &terms, const std::function<void(Session &, Cut &)> &scenario,
-	Cuts cuts = Cuts::all);
+void in_every_way(
+	const std::vector<Terms> &terms, const std::function<void(Session &, Cut &)> &scenario, Cuts cuts = Cuts::all);
 
 // A segment that has to end the connection
 struct Refusal {
@@ -165,8 +168,8 @@ struct Refusal {
 	size_t received = 0;
 };
 
-// In every way: the segment is answered by the right Terminate with the right headers; nothing of it, and nothing of the
-// good and bad segments behind it, has an effect.
+// In every way: the segment is answered by the right Terminate with the right headers; nothing of it, and nothing of
+// the good and bad segments behind it, has an effect.
 void refused(const Refusal &refusal, const std::vector<Terms> &terms = all_terms(), Cuts cuts = Cuts::all);
 // A variant of it
 void refused_too(const Refusal &refusal, const std::vector<Terms> &terms = all_terms());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Start-up by RFC 5044, and what of it RFC 6581 leaves as it is. The number in a test's name is that of its rule in "rules".
+// Start-up by RFC 5044, and what of it RFC 6581 leaves as it is. The number in a test's name is that of its rule in
+// "rules".
 #include <numeric>
 
 #include "session.hpp"
@@ -458,7 +459,7 @@ class Waiting {
 public:
 	explicit Waiting(bool crc = true) : peer(dial(listener().port()))
 	{
-		peer.crc = crc;
+		peer.use(crc);
 		peer.link.send(frame({.flags = uint8_t(crc ? with_crc : 0)}));
 		side = accept_next({}, [](const vt::Side &s) { s.receive_empty(1); });
 		peer.link.frame(reply_key);

@@ -30,13 +30,13 @@ TEST(Terminate, r141_r142_r143_r144_r145_octets_of_each_kind)
 		int access = vt::all_access;
 	};
 	const Kind kinds[] = {
-		{"RDMAP, protection, a Read",
-			[](Session &s) { return read_segment(1, s.target().stag() ^ 1, 0, 9); }, {0x01, 0x00, 0xe0, 0}, 46},
+		{"RDMAP, protection, a Read", [](Session &s) { return read_segment(1, s.target().stag() ^ 1, 0, 9); },
+			{0x01, 0x00, 0xe0, 0}, 46},
 		{"RDMAP, protection, a Write",
 			[](Session &s) { return write_segment(s.target().stag(), s.target().address(), hello); },
 			{0x01, 0x02, 0xc0, 0}, 14, 0, 0},
-		{"RDMAP, operation, untagged",
-			[](Session & /*s*/) { return untagged_segment(0xc, 0, 1, 0, hello); }, {0x02, 0x06, 0xc0, 0}, 18},
+		{"RDMAP, operation, untagged", [](Session & /*s*/) { return untagged_segment(0xc, 0, 1, 0, hello); },
+			{0x02, 0x06, 0xc0, 0}, 18},
 		{"RDMAP, operation, tagged", [](Session & /*s*/) { return tagged_segment(0xc, 1, 2, hello); },
 			{0x02, 0x06, 0xc0, 0}, 14},
 		{"RDMAP, operation, invalidation",
@@ -44,11 +44,16 @@ TEST(Terminate, r141_r142_r143_r144_r145_octets_of_each_kind)
 				return untagged_segment(op_send_inv, 0, 1, 0, {}, last | ddp_1, rdmap_1, 0x1234);
 			},
 			{0x02, 0x09, 0xc0, 0}, 18},
-		{"DDP, catastrophic", [](Session & /*s*/) { return Bytes{0x41, 0x43, 0}; }, {0x10, 0x00, 0, 0}, 0},
+		{"DDP, catastrophic",
+			[](Session & /*s*/) {
+				return Bytes{0x41, 0x43, 0};
+			},
+			{0x10, 0x00, 0, 0}, 0},
 		{"DDP, tagged",
 			[](Session &s) { return write_segment(s.target().stag() ^ 1, 0x123456789, pattern(300)); },
 			{0x11, 0x00, 0xc0, 0}, 14},
-		{"DDP, untagged", [](Session & /*s*/) { return send_segment(7, pattern(300)); }, {0x12, 0x03, 0xc0, 0}, 18},
+		{"DDP, untagged", [](Session & /*s*/) { return send_segment(7, pattern(300)); }, {0x12, 0x03, 0xc0, 0},
+			18},
 		{"DDP, untagged, a Read", [](Session &s) { return read_segment(7, s.target().stag(), 0, 9); },
 			{0x12, 0x03, 0xc0, 0}, 18},
 		{"MPA", [](Session & /*s*/) { return send_segment(1, hello); }, {0x20, 0x02, 0, 0}, 0, 1},
@@ -134,19 +139,22 @@ TEST(Terminate, r146_first_of_two_errors_is_reported)
 {
 	// In one segment, in the order of the layers
 	refused({.code = {1, 2, 6}, .segment = [](Session & /*s*/) {
-		return untagged_segment(0xf, 9, 9, 9, hello, last | 2, 0x80);
-	}});
+			 return untagged_segment(0xf, 9, 9, 9, hello, last | 2, 0x80);
+		 }});
 	refused({.code = {0, 2, 5}, .segment = [](Session & /*s*/) {
-		return untagged_segment(0xf, 9, 9, 9, hello, last | ddp_1, 0x80);
-	}});
-	refused({.code = {1, 2, 1}, .segment = [](Session & /*s*/) { return untagged_segment(op_send, 9, 9, 9, hello); }});
-	refused({.code = {1, 2, 3}, .segment = [](Session & /*s*/) { return untagged_segment(op_send, 0, 9, 9, hello); }});
+			 return untagged_segment(0xf, 9, 9, 9, hello, last | ddp_1, 0x80);
+		 }});
+	refused({.code = {1, 2, 1}, .segment = [](Session & /*s*/) {
+			 return untagged_segment(op_send, 9, 9, 9, hello);
+		 }});
+	refused({.code = {1, 2, 3}, .segment = [](Session & /*s*/) {
+			 return untagged_segment(op_send, 0, 9, 9, hello);
+		 }});
 	// In two, which may arrive together
 	in_every_way(all_terms(), [](Session &s, Cut &cut) {
 		const Bytes bad = write_segment(s.target().stag(), s.target().address(Target::size), hello);
-		s.peer().deliver(s.peer().framed(bad) +
-				s.peer().framed(write_segment(s.target().stag() ^ 1, 0, hello)),
-			cut);
+		s.peer().deliver(
+			s.peer().framed(bad) + s.peer().framed(write_segment(s.target().stag() ^ 1, 0, hello)), cut);
 		s.expect_terminate(terminate_segment({1, 1, 1}, Headers::ddp, bad));
 	});
 }
