@@ -17,7 +17,7 @@ version := $(or $(shell git -c safe.directory='*' describe --match 'v[0-9]*' --d
 MAKEOVERRIDES :=
 given = $(filter command environment override,$(origin $(1)))
 pass = $(foreach v,$(1),$(if $(call given,$(v)),$(v)='$($(v))'))
-kbuild = $(MAKE) -C $(KDIR) $(call pass,ARCH CROSS_COMPILE LLVM W C V CF CHECK KCFLAGS) KIWARP_VERSION='$(version)'
+kbuild = $(MAKE) -C $(KDIR) $(call pass,ARCH CROSS_COMPILE LLVM W C V CF CHECK KCFLAGS KIWARP_GCOV) KIWARP_VERSION='$(version)'
 user = $(call pass,CROSS_COMPILE CC CXX CFLAGS CXXFLAGS LDFLAGS V)
 
 test_dirs := $(patsubst %/Makefile,%,$(wildcard tests/*/Makefile))
