@@ -170,6 +170,18 @@ void fin_during_frame(Link &link)
 	link.must_end();
 }
 
+void fin_behind_much(Link &link)
+{
+	Region region = start(link);
+	Bytes much;
+
+	for (int i = 0; i < 400; i++)
+		much = much + fpdu(tagged_segment(op_write, region.stag, region.address, page));
+	link.send(much);
+	link.finish();
+	link.must_end();
+}
+
 void reset_after_start(Link &link)
 {
 	start(link);
@@ -262,6 +274,7 @@ const Scenario scenarios[] = {
 	{"short_untagged", short_frame<17, false>, "connects=1 stream_errors=1 *", "an octet less than a header"},
 	{"reset_after_start", reset_after_start, "connects=1 connections_lost=1", ""},
 	{"reset_during_frame", reset_during_frame, "connects=1 connections_lost=1", ""},
+	{"fin_behind_much", fin_behind_much, "connects=1", "of good frames"},
 	{"fin_during_frame", fin_during_frame, "connects=1 connections_lost=1", ""},
 	{"garbage_after_start", garbage_after_start, "connects=1 stream_errors=1 *", ""},
 	{"garbage_without_crc", garbage_without_crc, "connects=1 stream_errors=1 *", ""},
