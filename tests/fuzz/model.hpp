@@ -182,8 +182,7 @@ Outcome receive(Octets stream, const Receiver &r);
 
 // One FPDU of the stream, taken apart
 struct Fpdu {
-	size_t markers_at[140];
-	size_t markers = 0;
+	std::vector<size_t> markers_at = {};
 	size_t start = 0; // of ULPDU_Length
 	size_t crc_at = 0;
 	size_t end = 0;

@@ -14,20 +14,18 @@ Fpdu take_fpdu(Octets stream, size_t at, uint32_t base, bool markers)
 	Fpdu f;
 	size_t length = 0, whole = 0;
 
-	for (;;) {
-		if (whole && plain.size() == whole)
-			break;
+	while (!f.complete) {
 		if (markers && (base + uint32_t(at)) % 512 == 0) {
 			if (stream.size() < at + 4)
-				return f;
-			f.markers_at[f.markers++] = at;
+				break;
+			f.markers_at.push_back(at);
 			at += 4;
 		}
 		if (at >= stream.size())
-			return f;
+			break;
 		if (plain.empty())
 			f.start = at;
-		if (whole && plain.size() == whole - 4)
+		if (f.has_length && plain.size() == whole - 4)
 			f.crc_at = at;
 		plain.push_back(stream[at++]);
 		if (plain.size() == 2) {
@@ -38,11 +36,11 @@ Fpdu take_fpdu(Octets stream, size_t at, uint32_t base, bool markers)
 				whole++;
 			whole += 4;
 		}
-		if (f.has_length && plain.size() <= 2 + length)
-			f.ulpdu.assign(plain.begin() + 2, plain.end());
+		f.complete = f.has_length && plain.size() == whole;
 	}
 	f.end = at;
-	f.complete = true;
+	for (size_t i = 2; f.has_length && i < plain.size() && i < 2 + length; i++)
+		f.ulpdu.push_back(plain[i]);
 	return f;
 }
 
@@ -53,8 +51,7 @@ static void judge(Fpdu &f, Octets stream, size_t at)
 	f.crc_good = true;
 	for (size_t i = 0; i < 4; i++)
 		f.crc_good &= stream[f.crc_at + i] == uint8_t(crc >> (8 * i));
-	for (size_t i = 0; i < f.markers; i++) {
-		const size_t where = f.markers_at[i];
+	for (const size_t where : f.markers_at) {
 		const auto said = uint16_t(get(&stream[where + 2], 2));
 		const auto is = where < f.start ? uint16_t(0) : uint16_t(where - f.start);
 		f.markers_good &= (said & 0xfffc) == is;

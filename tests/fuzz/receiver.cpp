@@ -82,10 +82,12 @@ uint32_t caps(const model::Caps &caps)
 
 std::optional<model::Terminate> terminate(Octets ulpdu)
 {
-	const Bytes exact(ulpdu.begin(), ulpdu.begin() + ptrdiff_t(std::min<size_t>(ulpdu.size(), KIW_TERM_MAX_LEN)));
+	Bytes exact;
 	kiw_term_info info;
 	model::Terminate t;
 
+	exact.reserve(1); // there is a buffer, even with nothing in it
+	exact.assign(ulpdu.begin(), ulpdu.begin() + ptrdiff_t(std::min<size_t>(ulpdu.size(), KIW_TERM_MAX_LEN)));
 	if (!kiw_term_parse(exact.data(), uint32_t(exact.size()), &info))
 		return std::nullopt;
 	t.raw = {info.raw.layer, info.raw.etype, info.raw.code};

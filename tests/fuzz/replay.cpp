@@ -88,7 +88,7 @@ public:
 
 	Bytes received;
 	bool ended = false;
-	const Clock::time_point limit() const { return end; }
+	Clock::time_point limit() const { return end; }
 
 private:
 	bool turn(short events, Clock::time_point until)

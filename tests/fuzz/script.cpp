@@ -193,8 +193,7 @@ void make_right(Bytes &wire, const Script &s)
 		const model::Fpdu f = model::take_fpdu(wire, at, s.base, s.markers);
 		if (!f.complete)
 			return;
-		for (size_t i = 0; i < f.markers; i++) {
-			const size_t where = f.markers_at[i];
+		for (const size_t where : f.markers_at) {
 			Bytes m = {0, 0};
 			put(m, where < f.start ? 0 : (where - f.start) & 0xffff, 2);
 			std::copy(m.begin(), m.end(), wire.begin() + ptrdiff_t(where));
@@ -251,7 +250,7 @@ static void change_record(Record &r, Random &random, const std::function<void(By
 		r.amount = uint8_t(random());
 		break;
 	case 2: // any length, near the ends of what there is as well
-		r.stuffing = uint16_t(random() % 4 ? random() % 1500 : 0xffff - random() % 1000);
+		r.stuffing = uint16_t(random() % 64 ? random() % 1500 : 0xffff - random() % 1000);
 		break;
 	case 3:
 		r.stuffing = uint16_t(random() % 5);

@@ -35,10 +35,10 @@ int main(int argc, char **argv)
 		const Bytes frame(v.data, v.data + v.len);
 		// Wishes of the other side: revision 2, CRC, peer-to-peer, all three ways to start, depths of 16
 		const Bytes wishes = {0xf3, 0, 16, 0, 16, 0, 128};
-		write("startup", v.name, Bytes{uint8_t(v.is_reply ? 2 : 0)} + wishes + frame + Bytes(8));
+		write("startup", v.name, Bytes{uint8_t(v.is_reply ? 2 : 0)} + wishes + frame + Bytes(16));
 		const Bytes without_key(frame.begin() + 16, frame.end());
 		write("startup", std::string(v.name) + "_1",
-			Bytes{uint8_t(v.is_reply ? 3 : 1)} + wishes + without_key + Bytes(24));
+			Bytes{uint8_t(v.is_reply ? 3 : 1)} + wishes + without_key + Bytes(16));
 	}
 	for (const auto &v : vec_fpdus) {
 		const Bytes ulpdu(v.data + 2, v.data + 2 + get(v.data, 2));
