@@ -26,6 +26,11 @@ used() {
 	sleep 0.5
 	awk '{ v[$1] = $2 } END { print v["MemTotal:"] - v["MemFree:"] - v["Buffers:"] - v["Cached:"] }' /proc/meminfo
 }
+memory() {
+	grep -E '^(AnonPages|Slab|SUnreclaim|KernelStack|PageTables|Percpu|VmallocUsed|Shmem)' /proc/meminfo | sort
+	awk '/^TCP:/ { print "sockets_in_TIME_WAIT:", $7; print "sockets:", $9 }' /proc/net/sockstat
+	awk 'NR > 2 { print "slab_" $1, $3 * $4 / 1024 }' /proc/slabinfo 2>/dev/null | sort
+}
 counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
 pinned() { awk '/^VmPin:/ { print $2 }' "/proc/$1/status"; }
 
@@ -63,8 +68,9 @@ no_qp() { [ "$(rdma -j resource show qp | jq length)" = 0 ]; }
 until_true no_qp
 quiet="$(objects kiw0) $(objects kiw1)"
 before=$(used)
+memory >"$WORK/before_memory"
 declare -A count
-for name in connects crc_errors stream_errors term_sent term_received mpa_malformed; do count[$name]=$(counter kiw1 $name); done
+for name in connects crc_errors stream_errors terminates_sent terminates_received mpa_malformed; do count[$name]=$(counter kiw1 $name); done
 
 requests "requests_$requests" "$requests" "$seed"
 replies "replies_$replies" "$replies" $((seed + 1))
@@ -82,6 +88,8 @@ else
 	not_ok memory_is_flat "$((after - before)) kB more, $bound are allowed"
 fi
 echo "# memory: $((after - before)) kB more, $bound are allowed"
+memory >"$WORK/after"
+echo "# of that: $(join "$WORK/before_memory" "$WORK/after" | awk '$3 != $2 { printf "%s %+d  ", $1, $3 - $2 }')"
 for name in "${!count[@]}"; do
 	now=$(counter kiw1 "$name")
 	echo "# $name: $((now - count[$name]))"

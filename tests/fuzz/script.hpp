@@ -45,7 +45,7 @@ struct Script {
 	Bytes encode() const;
 
 	model::Receiver receiver() const;
-	// The ULPDUs as they get sent, those behind 128 KB left out
+	// The ULPDUs as they get sent, those behind 72 KB left out
 	std::vector<Bytes> ulpdus() const;
 	bool damaged() const;
 	Bytes wire() const;

@@ -56,29 +56,41 @@ static void spoil(Bytes &b, Random &random)
 	}
 }
 
+// Most are what the other side can agree to; those that aren't end a session before it has begun.
 static Bytes frame(bool reply, Random &random)
 {
+	auto one_in = [&](unsigned n) {
+		return random() % n == 0;
+	};
 	model::StartFrame f;
 
 	f.reply = reply;
-	f.revision = random() % 4 ? 2 : 1;
+	f.revision = one_in(reply ? 16 : 4) ? 1 : 2;
 	f.enhanced = f.revision == 2;
-	f.crc = random() % 4 != 0;
-	f.markers = random() % 8 == 0;
-	f.large = random() % 2;
-	f.reject = reply && random() % 16 == 0;
-	f.peer_to_peer = f.enhanced && random() % 4 != 0;
-	f.rtr = f.peer_to_peer ? uint8_t(random() % 8) : 0;
-	f.ird = uint16_t(random() % 8 ? random() % 64 : random() % 0x4000);
-	f.ord = uint16_t(random() % 8 ? random() % 64 : random() % 0x4000);
-	if (!f.enhanced)
-		f.ird = f.ord = 0;
-	f.data.resize(random() % 4 ? random() % 32 : random() % 513);
+	f.crc = !one_in(4);
+	f.markers = one_in(16);
+	f.large = one_in(2);
+	f.reject = reply && one_in(16);
+	if (f.enhanced) {
+		f.peer_to_peer = !one_in(reply ? 16 : 4);
+		f.rtr = f.peer_to_peer ? uint8_t(one_in(8) ? random() % 8 : model::by_write | model::by_read) : 0;
+		f.ird = uint16_t(one_in(8) ? random() % 0x4000 : random() % 64);
+		f.ord = uint16_t(one_in(8) ? random() % 0x4000 : random() % (reply ? 4 : 64));
+	}
+	f.data.resize(one_in(16) ? random() % 513 : random() % 32);
 	Bytes b = model::encode(f);
-	if (random() % 8 == 0)
+	if (one_in(8))
 		for (unsigned n = 1 + random() % 3; n; n--)
 			spoil(b, random);
 	return b;
+}
+
+// What the other side doesn't speak ends a stream, too.
+static void drop_extensions(Script &s, Random &random)
+{
+	std::erase_if(s.records, [&](const Record &r) {
+		return r.ulpdu.size() > 1 && (r.ulpdu[1] & 0xf) > op_terminate && random() % 8;
+	});
 }
 
 int main(int argc, char **argv)
@@ -104,6 +116,7 @@ int main(int argc, char **argv)
 			first.ulpdu = tagged_segment(op_write, 1, 0, {});
 			s.script.records.insert(s.script.records.begin(), first);
 		}
+		drop_extensions(s.script, random);
 		for (unsigned n = random() % 6; n; n--)
 			mutate(s.script, random, [&](Bytes &b) { spoil(b, random); });
 		write(std::cout, s);
