@@ -168,8 +168,12 @@ static void build(Input &in)
 static void range(Input &in)
 {
 	using wide = unsigned __int128;
-	const uint64_t base = in.u64(), length = in.u64(), to = in.u64();
-	const uint32_t n = in.u32();
+	// Near the ends of the region, which aren't hit by chance
+	const uint8_t near = in.u8();
+	const uint64_t base = in.u64(), length = near & 1 ? in.u16() : in.u64();
+	const uint64_t from = near & 2 ? base : near & 4 ? base + length : 0;
+	const uint64_t to = from ? from + in.u16() - 0x8000 : in.u64();
+	const uint32_t n = near & 8 ? uint32_t(base + length - to) + near / 16 - 8 : in.u32();
 	const wide past = wide(to) + n;
 	const kiw_range expected = n == 0				     ? KIW_RANGE_OK
 				   : past >> 64				     ? KIW_RANGE_WRAP

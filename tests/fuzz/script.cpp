@@ -296,6 +296,8 @@ void mutate(Script &s, Random &random, const std::function<void(Bytes &)> &octet
 		break;
 	case 2:
 		s.room = uint16_t(random() % 3 ? random() % 2048 : random());
+		if (!all.empty() && random() % 2) // just enough for one of them, or not
+			s.room = uint16_t(all[which].whole().size() - 18 + random() % 3 - 1);
 		s.receives = uint8_t(random() % 16);
 		s.reads = uint8_t(random() % 16);
 		break;
