@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-// fuzz_replay connect|listen ADDRESS PORT <SESSIONS: what fuzz_sessions wrote, over TCP, towards a listener of the
-// module or as what its initiators connect to. STags and offsets that the vectors use are replaced by those that the
-// other side tells about in its private data (address 8, STag 4, length 4) or in a Read Request. Ends with 0 if each
-// session came to its end.
+// fuzz_replay connect|listen ADDRESS PORT [trace] <SESSIONS: what fuzz_sessions wrote, over TCP, towards a listener of
+// the module or as what its initiators connect to. STags and offsets that the vectors use are replaced by those that
+// the other side tells about in its private data (address 8, STag 4, length 4) or in a Read Request. Ends with 0 if
+// each session came to its end.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -123,11 +123,12 @@ struct Target {
 // One session after the other, and what became of them
 class Replay {
 public:
-	explicit Replay(bool listening) : listens(listening) {}
+	Replay(bool listening, bool trace) : listens(listening), traces(trace) {}
 
 	void run(Link &link, Session &s)
 	{
-		bool open = listens ? respond(link, s) : initiate(link, s);
+		number++;
+		const bool open = listens ? respond(link, s) : initiate(link, s);
 
 		count("sessions");
 		if (open && s.ways & Session::resets) {
@@ -155,7 +156,12 @@ public:
 	bool hung = false;
 
 private:
-	void count(const std::string &what) { counts[what]++; }
+	void count(const std::string &what)
+	{
+		counts[what]++;
+		if (traces)
+			printf("%u %s\n", number, what.c_str());
+	}
 
 	static void learn(Target &t, const Bytes &data)
 	{
@@ -324,8 +330,9 @@ private:
 		}
 	}
 
-	const bool listens;
-	size_t heard = 0; // octets of their frame
+	const bool listens, traces;
+	unsigned number = 0; // of the session
+	size_t heard = 0;    // octets of their frame
 	std::map<std::string, unsigned> counts;
 };
 
@@ -364,8 +371,9 @@ int main(int argc, char **argv)
 {
 	addrinfo hints = {}, *ai;
 
-	if (argc != 4 || (strcmp(argv[1], "connect") != 0 && strcmp(argv[1], "listen") != 0)) {
-		fprintf(stderr, "usage: fuzz_replay connect|listen ADDRESS PORT <SESSIONS\n");
+	const bool trace = argc == 5 && strcmp(argv[4], "trace") == 0;
+	if ((argc != 4 && !trace) || (strcmp(argv[1], "connect") != 0 && strcmp(argv[1], "listen") != 0)) {
+		fprintf(stderr, "usage: fuzz_replay connect|listen ADDRESS PORT [trace] <SESSIONS\n");
 		return 2;
 	}
 	const bool listening = strcmp(argv[1], "listen") == 0;
@@ -376,7 +384,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	const int listener = listening ? make_socket(*ai, true) : -1;
-	Replay replay(listening);
+	Replay replay(listening, trace);
 	while (auto session = read(std::cin)) {
 		Link link(listening ? next(listener) : make_socket(*ai, false));
 		replay.run(link, *session);
