@@ -170,9 +170,13 @@ private:
 		ibv_wc wc;
 
 		for (int i = 0; i < patience_ms && done.size() < posted; i++) {
-			while (ibv_poll_cq(cq, 1, &wc) > 0)
-				if (wc.wr_id == 0 || wc.wr_id > posted || !done.insert(wc.wr_id).second)
-					failed("a completion of nothing, or the second of one request");
+			while (ibv_poll_cq(cq, 1, &wc) > 0) {
+				if (wc.wr_id != 0 && wc.wr_id <= posted && done.insert(wc.wr_id).second)
+					continue;
+				printf("request %llu, %s: ", static_cast<unsigned long long>(wc.wr_id),
+					ibv_wc_status_str(wc.status));
+				failed("a completion of nothing, or the second of one request");
+			}
 			if (done.size() < posted)
 				poll(nullptr, 0, 1);
 		}
