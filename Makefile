@@ -48,6 +48,11 @@ $(test_dirs):
 kunit:
 	@+$(kbuild) M=$(top)/tests/kunit modules
 
+## fuzz: the fuzzers of the protocol library, with clang; tests/fuzz/run runs them
+.PHONY: fuzz
+fuzz:
+	$(MAKE) -C tests/fuzz O=$(out)/tests/fuzz fuzzers $(user)
+
 ## install: module, provider and its registration, on this machine
 .PHONY: install
 install: modules provider
