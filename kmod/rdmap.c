@@ -221,6 +221,16 @@ static enum kiw_err place_read_resp(struct kiw_stream *s, struct kiw_cursor *cur
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
+static void place_nowhere(struct kiw_cursor *cur, u32 n)
+{
+	u32 part;
+
+	for (; n && kiw_cursor_fill(cur); n -= part) {
+		part = min(n, cur->n);
+		kiw_cursor_skip(cur, part);
+	}
+}
+
 enum kiw_err kiw_rdmap_place(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
@@ -231,6 +241,9 @@ enum kiw_err kiw_rdmap_place(struct kiw_stream *s, struct kiw_cursor *cur, u32 d
 					      seg->to + done, n));
 	case KIW_OP_READ_RESP:
 		return place_read_resp(s, cur, done, n);
+	case KIW_OP_TERMINATE:	/* what is behind the longest of its headers */
+		place_nowhere(cur, n);
+		return KIW_OK;
 	default:
 		if (place_list(s, cur, s->rx.recv_sge, seg->mo + done, n))
 			return recv_failed(s, IB_WC_LOC_PROT_ERR);
