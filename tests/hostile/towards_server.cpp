@@ -60,6 +60,13 @@ void reset_during_request(Link &link)
 	link.reset();
 }
 
+void fin_during_request(Link &link)
+{
+	link.send_slowly(first(frame({}), 11));
+	link.finish();
+	link.must_end();
+}
+
 void reset_after_request(Link &link)
 {
 	link.send(frame({}));
@@ -387,6 +394,24 @@ void terminate_with_little(Link &link)
 	link.must_end();
 }
 
+// Nothing of it is for memory, however much there is and wherever it says that it belongs.
+void terminate_with_much(Link &link)
+{
+	Region region = start(link);
+
+	link.send(fpdu(tagged_segment(op_write, region.stag, region.address, hello)));
+	link.send(fpdu(untagged_segment(op_terminate, 2, 1, 0x7ffff000, Bytes(1000, 0x5a))));
+	link.must_end();
+}
+
+void terminate_within_a_message(Link &link)
+{
+	start(link);
+	link.send(fpdu(untagged_segment(op_send, 0, 1, 0, hello, ddp_1)));
+	link.send(fpdu(untagged_segment(op_terminate, 2, 1, 512, Bytes(1000, 0x5a))));
+	link.must_end();
+}
+
 constexpr const char *failed = "connects=1 stream_errors=1 terminates_sent=1";
 constexpr const char *malformed = "mpa_malformed=1";
 
@@ -421,6 +446,7 @@ const Scenario scenarios[] = {
 		},
 		"", ""},
 	{"reset_during_request", reset_during_request, "", ""},
+	{"fin_during_request", fin_during_request, "", "octet by octet"},
 	{"reset_after_request", reset_after_request, "*", "the server may or may not see it in time"},
 	{"markers", markers, "mpa_rejects=1", "wants markers"},
 	{"much_private_data", much_private_data, "mpa_rejects=1", "more than a server could be told"},
@@ -467,6 +493,9 @@ const Scenario scenarios[] = {
 	{"response_unasked", response_unasked, "connects=1 stream_errors=1 *", "to no Read"},
 	{"terminate", terminate, "connects=1 terminates_received=1", ""},
 	{"terminate_with_little", terminate_with_little, "connects=1 *", "shorter than it may be"},
+	{"terminate_with_much", terminate_with_much, "connects=1 terminates_received=1", "longer than it may be"},
+	{"terminate_within_a_message", terminate_within_a_message, "connects=1 terminates_received=1",
+		"the same, with a receive taken"},
 };
 
 } // namespace
