@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // Peers that connect to a server and misbehave at each step. The server is hostile_target.
+#include <unistd.h>
+
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "link.hpp"
 
@@ -228,6 +232,38 @@ void fin_during_frame(Link &link)
 	link.must_end();
 }
 
+void delay(const char *how)
+{
+	const std::string command = std::string("tc qdisc replace dev veth0 root netem delay 30ms limit 100000 ") + how;
+
+	if (std::system(command.c_str()))
+		throw Failure("tc");
+}
+
+// The end of the stream comes together with more than is taken at once: all of it was waiting behind one lost frame.
+void fin_behind_a_gap(Link &link)
+{
+	struct Restore {
+		~Restore() { (void)!std::system("tc qdisc delete dev veth0 root"); }
+	} restore;
+	Region region = start(link, 0);
+	Bytes one = fpdu(tagged_segment(op_write, region.stag, region.address, Bytes(60000, 1)));
+
+	delay("");
+	// So that the windows grow
+	for (int i = 0; i < 1000; i++)
+		link.send(one);
+	link.send_slowly(fpdu(tagged_segment(op_write, region.stag, region.address, {})));
+	delay("loss 100%");
+	link.send(fpdu(tagged_segment(op_write, region.stag, region.address, hello)));
+	usleep(50000);
+	delay("");
+	for (int i = 0; i < 60; i++)
+		link.send(one);
+	link.finish();
+	link.must_end();
+}
+
 void reset_after_start(Link &link)
 {
 	start(link);
@@ -373,6 +409,24 @@ void read_flood(Link &link)
 	link.must_end();
 }
 
+// The other side has said all it has to say, and waits for our FIN, but not for ever.
+void never_closes(Link &link)
+{
+	start(link);
+	link.send(fpdu(send_segment(2, hello)));
+	link.must_terminate(1, 2, 3);
+	link.must_end();
+	for (int i = 0; i < 60000; i++) {
+		try {
+			link.send({0});
+		} catch (const Failure &) {
+			return;
+		}
+		usleep(1000);
+	}
+	throw Failure("the connection is still there");
+}
+
 void response_unasked(Link &link)
 {
 	start(link);
@@ -469,6 +523,7 @@ const Scenario scenarios[] = {
 	{"reset_after_start", reset_after_start, "connects=1 connections_lost=1", ""},
 	{"reset_during_frame", reset_during_frame, "connects=1 connections_lost=1", ""},
 	{"fin_during_frame", fin_during_frame, "connects=1 connections_lost=1", ""},
+	{"fin_behind_a_gap", fin_behind_a_gap, "connects=1", "with megabytes in between"},
 	{"garbage_after_start", garbage_after_start, "connects=1 stream_errors=1 *", ""},
 	{"garbage_without_crc", garbage_without_crc, "connects=1 stream_errors=1 *", ""},
 	{"urgent", urgent, "connects=1 *", "TCP's urgent data in between"},
@@ -491,6 +546,7 @@ const Scenario scenarios[] = {
 	{"read_behind", read_behind, failed, "the region"},
 	{"read_flood", read_flood, failed, "more Reads than agreed on"},
 	{"response_unasked", response_unasked, "connects=1 stream_errors=1 *", "to no Read"},
+	{"never_closes", never_closes, failed, "its direction, after an error"},
 	{"terminate", terminate, "connects=1 terminates_received=1", ""},
 	{"terminate_with_little", terminate_with_little, "connects=1 *", "shorter than it may be"},
 	{"terminate_with_much", terminate_with_much, "connects=1 terminates_received=1", "longer than it may be"},
