@@ -150,6 +150,32 @@ static void stream_flush(struct kiw_stream *s)
 	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ);
 }
 
+/* Did the connection break, or did the peer close it? To be asked after all data were taken. */
+static void stream_check(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+
+	if (sk->sk_err) {
+		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, KIW_EV_LLP_LOST);
+	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more) {
+		bool running = s->qp->state == KIW_QP_RTS;
+		bool busy;
+
+		s->fin_received = true;
+		if (running)
+			kiw_sq_rest(s->qp);
+		busy = stream_busy(s);
+		if (running && busy)
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, busy ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
+	} else {
+		return;
+	}
+	kiw_stream_kick(s);
+}
+
 /* One round of all that is due. Return: whether there is more. */
 static bool settle_round(struct kiw_stream *s, int batches)
 {
@@ -159,6 +185,7 @@ static bool settle_round(struct kiw_stream *s, int batches)
 	if (s->rx_more) {
 		s->rx_more = false;
 		kiw_rx_pump(s);
+		stream_check(s);
 	}
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);
@@ -213,32 +240,6 @@ static void stream_work(struct work_struct *work)
 }
 
 /* --- callbacks ----------------------------------------------------------------------------- */
-
-/* Did the connection break, or did the peer close it? To be asked after all data were taken. */
-static void stream_check(struct kiw_stream *s)
-{
-	struct sock *sk = s->sk;
-
-	if (sk->sk_err) {
-		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
-			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-		kiw_stream_event(s, KIW_EV_LLP_LOST);
-	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more) {
-		bool running = s->qp->state == KIW_QP_RTS;
-		bool busy;
-
-		s->fin_received = true;
-		if (running)
-			kiw_sq_rest(s->qp);
-		busy = stream_busy(s);
-		if (running && busy)
-			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-		kiw_stream_event(s, busy ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
-	} else {
-		return;
-	}
-	kiw_stream_kick(s);
-}
 
 /* The socket lock is held; sk_callback_lock isn't needed, since only its holder changes this. */
 static struct kiw_stream *stream_of_sk(struct sock *sk)
