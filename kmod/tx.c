@@ -7,6 +7,7 @@
  *
  * A request completes when TCP has taken its last FPDU: its buffers were free before that.
  */
+#include <linux/log2.h>
 #include <linux/rcupdate.h>
 #include <net/tcp.h>
 
@@ -19,12 +20,18 @@
 
 /* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read. */
 #define TX_LARGE 32768
+/* First index of Reads, so that whatever is wrong when they wrap shows in every test */
+#define READS_START (-16U)
 
 int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge)
 {
-	/* One more of each for an RTR message that is a Read. */
-	tx->orq_size = ord + 1;
-	tx->irq_size = ird + 1;
+	/* One more of each for an RTR message that is a Read. Indexes wrap, and do so soon. */
+	tx->orq_size = roundup_pow_of_two(ord + 1);
+	tx->irq_size = roundup_pow_of_two(ird + 1);
+	tx->orq_head = READS_START;
+	tx->orq_tail = READS_START;
+	tx->irq_head = READS_START;
+	tx->irq_tail = READS_START;
 	tx->orq_stride = struct_size_t(struct kiw_orq, sge, max_sge);
 	tx->orq = kvcalloc(tx->orq_size, tx->orq_stride, GFP_KERNEL_ACCOUNT);
 	tx->irq = kvcalloc(tx->irq_size, sizeof(*tx->irq), GFP_KERNEL_ACCOUNT);

@@ -66,10 +66,10 @@ struct kiw_irq {
  * @index: its index in the send queue
  * @len: octets of the message under way
  * @off: octets of it in FPDUs so far
- * @orq: outbound Reads, @orq_size slots of @orq_stride octets
+ * @orq: outbound Reads, @orq_size slots of @orq_stride octets, a power of two
  * @orq_head: oldest
  * @orq_tail: next free
- * @irq: inbound Reads, @irq_size slots
+ * @irq: inbound Reads, @irq_size slots, a power of two
  * @irq_head: oldest
  * @irq_tail: next free
  * @term: the Terminate to send, @term_len octets, 0 none or sent

@@ -280,6 +280,42 @@ void odd_terminate(Link &link)
 	link.finish();
 }
 
+// Nothing of it is for memory, wherever it says that it belongs.
+void terminate_far_behind(Link &link)
+{
+	Region region = start(link);
+
+	link.send(fpdu(tagged_segment(op_write, region.stag, region.address, hello)));
+	link.send(fpdu(untagged_segment(op_terminate, 2, 1, 0x7ffff000, Bytes(1000, 0x5a))));
+	link.must_end();
+}
+
+void terminate_within_a_message(Link &link)
+{
+	start(link);
+	link.send(fpdu(untagged_segment(op_send, 0, 1, 0, hello, ddp_1)));
+	link.send(fpdu(untagged_segment(op_terminate, 2, 1, 512, Bytes(1000, 0x5a))));
+	link.must_end();
+}
+
+// The other side has said all it has to say, and waits for our FIN, but not for ever.
+void never_closes(Link &link)
+{
+	start(link);
+	link.send(fpdu(send_segment(2, hello)));
+	link.must_terminate(1, 2, 3);
+	link.must_end();
+	for (int i = 0; i < 60000; i++) {
+		try {
+			link.send({0});
+		} catch (const Failure &) {
+			return;
+		}
+		usleep(1000);
+	}
+	throw Failure("the connection is still there");
+}
+
 const Scenario scenarios[] = {
 	{"opcode", opcode, failed, ""},
 	{"rdmap_version", rdmap_version, failed, ""},
@@ -317,6 +353,10 @@ const Scenario scenarios[] = {
 	{"terminate_of_2_octets", odd_terminate<2>, "connects=1 terminates_received=1", "shorter than it may be"},
 	{"terminate_of_20_octets", odd_terminate<20>, "connects=1 terminates_received=1", "shorter than it says"},
 	{"terminate_of_1000_octets", odd_terminate<1000>, "connects=1 terminates_received=1", "longer than it may be"},
+	{"terminate_far_behind", terminate_far_behind, "connects=1 terminates_received=1", "all buffers, by its MO"},
+	{"terminate_within_a_message", terminate_within_a_message, "connects=1 terminates_received=1",
+		"with a receive taken"},
+	{"never_closes", never_closes, failed, "its direction, after an error"},
 };
 
 } // namespace

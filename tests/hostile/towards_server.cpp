@@ -18,6 +18,13 @@ void reset_during_request(Link &link)
 	link.reset();
 }
 
+void fin_during_request(Link &link)
+{
+	link.send_slowly(first(frame({}), 11));
+	link.finish();
+	link.must_end();
+}
+
 void reset_after_request(Link &link)
 {
 	link.send(frame({}));
@@ -254,6 +261,7 @@ const Scenario scenarios[] = {
 		},
 		"", ""},
 	{"reset_during_request", reset_during_request, "", ""},
+	{"fin_during_request", fin_during_request, "", "octet by octet"},
 	{"reset_after_request", reset_after_request, "*", "the server may or may not see it in time"},
 	{"much_private_data", much_private_data, "mpa_rejects=1", "more than a server could be told"},
 	{"reserved_bits", reserved_bits, "connects=1 *", "are to be ignored"},
