@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../hostile/wire.hpp"
+#include "../wire/octets.hpp"
 
 namespace model {
 
