@@ -19,12 +19,13 @@ echo 2 >$parameters/connect_timeout
 
 objects() { rdma -j resource show "$1" | jq -c '.[0] | [.pd, .cq, .qp, .cm_id, .mr, .ctx]'; }
 no_more_than() { [ "$(objects kiw0) $(objects kiw1)" = "$1" ]; }
-# used: kilobytes that are neither free nor cache, after all that was put off is done
+# used: kilobytes that are neither free nor cache nor in the allocator's own lists of free pages, after all that was put off
+# is done
 used() {
 	sync
 	echo 3 >/proc/sys/vm/drop_caches
-	sleep 0.5
-	awk '{ v[$1] = $2 } END { print v["MemTotal:"] - v["MemFree:"] - v["Buffers:"] - v["Cached:"] }' /proc/meminfo
+	awk -v lists="$(awk '/^ +count:/ { n += $2 } END { print 4 * n }' /proc/zoneinfo)" '{ v[$1] = $2 }
+		END { print v["MemTotal:"] - v["MemFree:"] - v["Buffers:"] - v["Cached:"] - lists }' /proc/meminfo
 }
 memory() {
 	grep -E '^(AnonPages|Slab|SUnreclaim|KernelStack|PageTables|Percpu|VmallocUsed|Shmem)' /proc/meminfo | sort
