@@ -17,7 +17,7 @@ version := $(or $(shell git -c safe.directory='*' describe --match 'v[0-9]*' --d
 MAKEOVERRIDES :=
 given = $(filter command environment override,$(origin $(1)))
 pass = $(foreach v,$(1),$(if $(call given,$(v)),$(v)='$($(v))'))
-kbuild = $(MAKE) -C $(KDIR) $(call pass,ARCH CROSS_COMPILE LLVM W C V CF CHECK KCFLAGS) KIWARP_VERSION='$(version)'
+kbuild = $(MAKE) -C $(KDIR) $(call pass,ARCH CROSS_COMPILE LLVM W C V CF CHECK KCFLAGS KIWARP_GCOV) KIWARP_VERSION='$(version)'
 user = $(call pass,CROSS_COMPILE CC CXX CFLAGS CXXFLAGS LDFLAGS V)
 
 test_dirs := $(patsubst %/Makefile,%,$(wildcard tests/*/Makefile))
@@ -117,8 +117,9 @@ style-tidy:
 ## check: every test suite, see scripts/check
 ## demo: the main job from start to end, see scripts/demo
 ## bench: what we claim about speed, see scripts/bench
-.PHONY: check demo bench
-check demo bench:
+## conformance: the wire tests, and Documentation/conformance.md from what came of them
+.PHONY: check demo bench conformance
+check demo bench conformance:
 	scripts/$@
 
 ## clean: forget everything that was built here

@@ -12,6 +12,9 @@ checkout_files() {
 # What a build can't depend on: a change here builds nothing.
 NOT_BUILT='^(Documentation/|scripts/(lib/(common|tree|recipe|boot|results)|guest|check|bench|demo|kernels)|tests/(suites/|guest/[a-z]+$)|\.ci/)|\.(md|sh|suite|py)$'
 
+# What make gets besides, as VARIABLE=VALUE
+BUILD_ARGS=()
+
 # build_need FOLDER TREEDIR KVER KDIR BIND...: brings FOLDER up to date; sets DEST to what is to be installed in the
 # guest, and holds it with a shared lock on descriptor 7 as long as this process lives
 build_need() {
@@ -20,7 +23,7 @@ build_need() {
 	mkdir -p "$folder/src"
 	exec 8>"$folder/lock"
 	flock -n 8 || { say "waiting for another build of this checkout"; flock 8; }
-	key=$({ checkout_files | grep -zvE "$NOT_BUILT" | (cd "$TOP" && xargs -0r sha256sum); echo "$kver ${tree##*/} $*"; } |
+	key=$({ checkout_files | grep -zvE "$NOT_BUILT" | (cd "$TOP" && xargs -0r sha256sum); echo "$kver ${tree##*/} $* ${BUILD_ARGS[*]}"; } |
 		sha256sum | cut -c1-16)
 	DEST=$folder/dest-$key
 	[ -e "$DEST" ] || build_make "$@"
@@ -45,7 +48,7 @@ build_make() {
 	mkdir "$folder/dest.new"
 	mkdir -p "$CACHE/ccache"
 	LIMIT=1800 in_tree "$tree" "$folder/src:/build" "$folder/dest.new:/dest" "$CACHE/ccache:/ccache" "$@" -- \
-		bash /build/scripts/lib/build-inside "$kver" "$kdir" >"$folder/log" 2>&1 </dev/null || {
+		bash /build/scripts/lib/build-inside "$kver" "$kdir" "${BUILD_ARGS[@]}" >"$folder/log" 2>&1 </dev/null || {
 		grep -E '(error: |Error [0-9]|undefined reference|\*\*\*)' "$folder/log" | head -n 40 >&2 || :
 		echo ... >&2
 		tail -n 15 "$folder/log" >&2

@@ -45,7 +45,7 @@ enter_tree() {
 	while [ "$1" != -- ]; do binds+=("$1"); shift; done
 	shift
 	exec env -i PATH="$PATH" TREE="$dir" BINDS="$(printf '%s\n' "${binds[@]}")" \
-		${LIMIT:+timeout --foreground -s KILL "$LIMIT"} setpriv --pdeathsig KILL \
+		setpriv --pdeathsig KILL ${LIMIT:+timeout --foreground -s KILL "$LIMIT"} setpriv --pdeathsig KILL \
 		unshare --mount --propagation private --pid --fork --kill-child --net bash "$TOP/scripts/lib/enter" "$@"
 }
 

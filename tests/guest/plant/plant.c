@@ -10,7 +10,7 @@
 
 static char *what = "warning";
 module_param(what, charp, 0);
-MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, lock_order or sleep_atomic");
+MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, lock_order, sleep_atomic or shift");
 
 static DEFINE_SPINLOCK(first);
 static DEFINE_SPINLOCK(second);
@@ -71,6 +71,14 @@ static void plant_sleep_atomic(void)
 	spin_unlock(&first);
 }
 
+static void plant_shift(void)
+{
+	unsigned int by = 35;
+
+	OPTIMIZER_HIDE_VAR(by);
+	pr_info("shifted %u\n", 1U << by);
+}
+
 static const struct {
 	const char *name;
 	void (*plant)(void);
@@ -82,6 +90,7 @@ static const struct {
 	{ "leak", plant_leak },
 	{ "lock_order", plant_lock_order },
 	{ "sleep_atomic", plant_sleep_atomic },
+	{ "shift", plant_shift },
 };
 
 static int __init plant_init(void)
