@@ -54,7 +54,7 @@ replies() {
 	$bin/fuzz_sessions reply "$2" "$3" "${corpus[@]}" |
 		right timeout -k 5 $((120 + 3 * $2)) $bin/fuzz_replay listen 10.77.0.2 4001 >"$WORK/replay" 2>&1 || status=$?
 	kill -TERM $caller 2>/dev/null
-	wait $caller || { status=$?; echo "caller: $(tail -n 1 "$WORK/caller")" >>"$WORK/replay"; }
+	wait $caller || { status=$?; echo "caller: $(head -n 1 "$WORK/caller")" >>"$WORK/replay"; }
 	if [ $status = 0 ]; then ok "$1"; else not_ok "$1" "$(tail -n 3 "$WORK/replay" | tr '\n' ' ')"; fi
 	sed 's/^/# /' "$WORK/replay" "$WORK/caller"
 }
@@ -73,8 +73,13 @@ memory >"$WORK/before_memory"
 declare -A count
 for name in connects crc_errors stream_errors terminates_sent terminates_received mpa_malformed; do count[$name]=$(counter kiw1 $name); done
 
-requests "requests_$requests" "$requests" "$seed"
-replies "replies_$replies" "$replies" $((seed + 1))
+# A quarter of them where the module wants markers
+requests "requests_$requests" $((requests * 3 / 4)) "$seed"
+replies "replies_$replies" $((replies * 3 / 4)) $((seed + 1))
+echo Y >$parameters/markers
+requests "requests_$requests.with_markers" $((requests / 4)) $((seed + 2))
+replies "replies_$replies.with_markers" $((replies / 4)) $((seed + 3))
+echo N >$parameters/markers
 
 if LIMIT=20 until_true no_more_than "$quiet"; then
 	ok objects_as_before
