@@ -68,6 +68,7 @@ replies warm_up.replies 40 $((seed + 2000000))
 no_qp() { [ "$(rdma -j resource show qp | jq length)" = 0 ]; }
 until_true no_qp
 quiet="$(objects kiw0) $(objects kiw1)"
+quiet_pinned=$(pinned $target) # its completion queue
 before=$(used)
 memory >"$WORK/before_memory"
 declare -A count
@@ -86,7 +87,11 @@ if LIMIT=20 until_true no_more_than "$quiet"; then
 else
 	not_ok objects_as_before "$(objects kiw0) $(objects kiw1) instead of $quiet"
 fi
-if [ "$(pinned $target)" = 0 ]; then ok nothing_is_pinned; else not_ok nothing_is_pinned "$(pinned $target) kB"; fi
+if [ "$(pinned $target)" = "$quiet_pinned" ]; then
+	ok pinned_pages_as_before
+else
+	not_ok pinned_pages_as_before "$(pinned $target) kB instead of $quiet_pinned"
+fi
 less_than_bound() { after=$(used) && [ $((after - before)) -le $bound ]; }
 if LIMIT=20 until_true less_than_bound; then
 	ok memory_is_flat
