@@ -192,9 +192,6 @@ struct Fpdu {
 
 Fpdu take_fpdu(Octets stream, size_t at, uint32_t base, bool markers);
 
-// CRC-32C, RFC 5044 section 4.4
-uint32_t crc(Octets octets);
-
 // For the message of a fuzzer that found a difference
 std::string describe(const Event &e);
 

@@ -44,27 +44,9 @@ Fpdu take_fpdu(Octets stream, size_t at, uint32_t base, bool markers)
 	return f;
 }
 
-uint32_t crc(Octets octets)
-{
-	static const auto remainders = [] {
-		std::array<uint32_t, 256> all = {};
-		for (uint32_t octet = 0; octet < all.size(); octet++) {
-			all[octet] = octet;
-			for (int bit = 0; bit < 8; bit++)
-				all[octet] = all[octet] >> 1 ^ (all[octet] & 1 ? 0x82f63b78 : 0);
-		}
-		return all;
-	}();
-	uint32_t sum = ~0u;
-
-	for (const uint8_t octet : octets)
-		sum = sum >> 8 ^ remainders[(sum ^ octet) & 0xff];
-	return ~sum;
-}
-
 static void judge(Fpdu &f, Octets stream, size_t at)
 {
-	const uint32_t sum = crc(stream.subspan(at, f.crc_at - at));
+	const uint32_t sum = crc32c({stream.begin() + ptrdiff_t(at), stream.begin() + ptrdiff_t(f.crc_at)});
 
 	f.crc_good = true;
 	for (size_t i = 0; i < 4; i++)

@@ -193,6 +193,8 @@ Receiver::Step Receiver::verified_fpdu()
 		at += KIW_MARKER_SIZE;
 	};
 	const uint32_t covered = kiw_fpdu_len(ulpdu_len) - KIW_FPDU_CRC_SIZE;
+	require(whole == kiw_fpdu_len(ulpdu_len) + kiw_marker_count(&mk, covered) * KIW_MARKER_SIZE,
+		"the markers to come aren't those that the length counts");
 	Bytes plain;
 	while (plain.size() < covered) {
 		markers();

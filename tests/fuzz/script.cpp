@@ -149,7 +149,7 @@ public:
 		for (size_t n = 2 + ulpdu.size(); n % 4; n++)
 			octet(r.damage == Record::pad ? r.amount : 0, r);
 		marker(r);
-		uint32_t crc = s.crc ? model::crc(model::Octets(out).subspan(from)) : 0;
+		uint32_t crc = s.crc ? crc32c({out.begin() + ptrdiff_t(from), out.end()}) : 0;
 		if (r.damage == Record::crc)
 			crc ^= 1u << r.amount % 32;
 		for (int i = 0; i < 4; i++)
@@ -198,7 +198,7 @@ void make_right(Bytes &wire, const Script &s)
 			put(m, where < f.start ? 0 : (where - f.start) & 0xffff, 2);
 			std::copy(m.begin(), m.end(), wire.begin() + ptrdiff_t(where));
 		}
-		const uint32_t crc = model::crc(model::Octets(wire).subspan(at, f.crc_at - at));
+		const uint32_t crc = crc32c({wire.begin() + ptrdiff_t(at), wire.begin() + ptrdiff_t(f.crc_at)});
 		for (size_t i = 0; i < 4; i++)
 			wire[f.crc_at + i] = uint8_t(crc >> (8 * i));
 		at = f.end;
