@@ -135,7 +135,8 @@ enum kiw_take kiw_sq_take(struct kiw_qp *qp, struct kiw_tx *tx)
 
 	if (prod == sq->next)
 		return KIW_TAKE_NONE;
-	if (prod - sq->done > sq->entries) {
+	/* Those under way count: an index that goes back is as bad as one too far. */
+	if (prod - sq->next > sq->entries - (sq->next - sq->done)) {
 		kiw_stat_inc(&qp->dev->stats, KIW_STAT_RING_ERRORS);
 		return KIW_TAKE_RING;
 	}
