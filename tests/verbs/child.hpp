@@ -22,6 +22,7 @@ int part_limited(const std::string &device, const std::string &what);
 int part_grouped(const std::string &device, const std::string &group);
 /// Tries to connect a QP that isn't its own (limits_test.cpp).
 int part_thief(std::uint16_t port, std::uint32_t qp_num);
+
 class Side;
 
 /// A doorbell as the provider rings it, whatever is in the ring.
