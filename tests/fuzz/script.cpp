@@ -4,7 +4,7 @@
 #include <algorithm>
 
 static constexpr size_t header = 10, record_header = 6;
-static constexpr size_t longest = 72 * 1024; // no further ULPDU is sent then
+static constexpr size_t longest = size_t{72} * 1024; // no further ULPDU is sent then
 enum Flag : uint8_t {
 	with_crc_field = 0x01,
 	with_marker_grid = 0x02,
@@ -302,8 +302,8 @@ void mutate(Script &s, Random &random, const std::function<void(Bytes &)> &octet
 		s.reads = uint8_t(random() % 16);
 		break;
 	case 3:
-		if (random() % 2)
-			s.base = 512 * (random() % 4) - 4 * uint32_t(random() % 40);
+		if (random() % 2) // anywhere between two markers, or just before the wrap
+			s.base = uint32_t(random() % 160) * 4u - 160u;
 		else if (random() % 2)
 			s.markers = !s.markers;
 		else

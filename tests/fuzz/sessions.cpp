@@ -105,9 +105,10 @@ int main(int argc, char **argv)
 
 	for (unsigned long count = std::stoul(argv[2]); count; count--) {
 		Session s;
-		s.ways = uint8_t((random() % 16 == 0 ? Session::stubborn : 0) |
-				 (random() % 8 == 0 ? Session::resets : 0) |
-				 (random() % 16 == 0 ? Session::impatient : 0));
+		// One draw a statement: operands have no order.
+		s.ways |= random() % 16 == 0 ? Session::stubborn : 0;
+		s.ways |= random() % 8 == 0 ? Session::resets : 0;
+		s.ways |= random() % 16 == 0 ? Session::impatient : 0;
 		s.frame = frame(reply, random);
 		s.script = known[random() % known.size()];
 		// Where the peer-to-peer model was asked for, nothing but this may come first.
