@@ -352,7 +352,9 @@ TEST(RdmaDepth, ReadsOfThePeerLeaveTurnsToOwnMessages)
 	Pair pair;
 	const Region from(pair.a().pd(), each);
 	const Region to(pair.b().pd(), each);
-	const auto read = [&] { return pair.b().read({to.sge()}, {.remote = from.address(), .rkey = from.rkey()}); };
+	const auto read = [&] {
+		return pair.b().read({to.sge()}, {.remote = from.address(), .rkey = from.rkey()});
+	};
 	std::size_t received = 0;
 
 	pair.b().receive_empty(messages);
