@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // Connections that are made, answered, refused and given up in any order, by several threads at once. By the kernel's
-// own commands: librdmacm would be the first to stumble over ids that another thread destroys.
+// own commands.
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <mutex>
-#include <rdma/rdma_user_cm.h>
 #include <thread>
 #include <unistd.h>
 
 #include "sides.hpp"
+#include "ucm.hpp"
 
 namespace storm {
 
@@ -21,43 +19,6 @@ namespace {
 constexpr int steps_per_thread = 500;
 constexpr std::size_t most_ids = 64;
 constexpr int idle_microseconds = 500;
-
-/// The device of rdma_cm.
-class Ucm {
-public:
-	Ucm() : fd_(open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC | O_NONBLOCK))
-	{
-		if (fd_ < 0)
-			vt::fail("rdma_cm", errno);
-	}
-	~Ucm() { close(fd_); }
-	Ucm(const Ucm &) = delete;
-	Ucm &operator=(const Ucm &) = delete;
-
-	int fd() const { return fd_; }
-
-	template <typename Request>
-	int call(std::uint32_t command, const Request &request, std::size_t answer = 0) const
-	{
-		struct {
-			rdma_ucm_cmd_hdr header;
-			Request request;
-		} whole;
-
-		std::memset(static_cast<void *>(&whole), 0, sizeof(whole));
-		whole.header = {.cmd = command, .in = sizeof(Request), .out = static_cast<std::uint16_t>(answer)};
-		whole.request = request;
-		return write(fd_, &whole, sizeof(whole)) == sizeof(whole) ? 0 : errno;
-	}
-
-private:
-	int fd_;
-};
-
-std::uint64_t address_of(const void *object)
-{
-	return reinterpret_cast<std::uintptr_t>(object);
-}
 
 /// How far an id has come, as far as we know.
 struct Known {
@@ -201,114 +162,53 @@ private:
 
 	int create(bool passive)
 	{
-		rdma_ucm_create_id_resp answer{};
-		const int error = ucm_.call(RDMA_USER_CM_CMD_CREATE_ID,
-			rdma_ucm_create_id{.response = address_of(&answer), .ps = RDMA_PS_TCP, .qp_type = IBV_QPT_RC},
-			sizeof(answer));
+		std::uint32_t id = 0;
+		const int error = ucm_.create(id);
 
 		if (!error)
-			remember({.id = answer.id, .passive = passive});
+			remember({.id = id, .passive = passive});
 		return error;
 	}
 	int destroy(std::uint32_t id, const Ucm &through)
 	{
-		rdma_ucm_destroy_id_resp answer{};
-
 		forget(id);
-		return through.call(RDMA_USER_CM_CMD_DESTROY_ID,
-			rdma_ucm_destroy_id{.response = address_of(&answer), .id = id}, sizeof(answer));
+		return through.destroy(id);
 	}
 	int bind(Random &random, std::uint32_t id)
 	{
 		vt::Where where = vt::server_end();
-		rdma_ucm_bind request{.id = id, .addr_size = sizeof(sockaddr_in6)};
 
-		std::memcpy(&request.addr, where.sa(port(random)), sizeof(sockaddr_storage));
-		return ucm_.call(RDMA_USER_CM_CMD_BIND, request);
+		(void)where.sa(port(random));
+		return ucm_.bind(id, where.address);
 	}
 	int resolve_addr(Random &random, std::uint32_t id)
 	{
-		vt::Where from = vt::client_end();
+		const vt::Where from = vt::client_end();
 		vt::Where to = vt::server_end();
-		rdma_ucm_resolve_addr request{.id = id,
-			.timeout_ms = 200,
-			.src_size = sizeof(sockaddr_in6),
-			.dst_size = sizeof(sockaddr_in6)};
 
-		std::memcpy(&request.src_addr, from.sa(0), sizeof(sockaddr_storage));
-		std::memcpy(&request.dst_addr, to.sa(port(random)), sizeof(sockaddr_storage));
-		return ucm_.call(RDMA_USER_CM_CMD_RESOLVE_ADDR, request);
+		(void)to.sa(port(random));
+		return ucm_.resolve_addr(id, from.address, to.address);
 	}
-	int resolve_route(std::uint32_t id)
+	int listen_at(Random &random, std::uint32_t id) const
 	{
-		return ucm_.call(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{id, 2000});
+		return ucm_.listen(id, random.one_in(3) ? random.below(4) : 64);
 	}
-	int listen_at(Random &random, std::uint32_t id)
+	Ucm::Param param(Random &random, bool at_client)
 	{
-		return ucm_.call(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{id, random.one_in(3) ? random.below(4) : 64});
+		return {.qp_num = any_queue(random, at_client).number,
+			.responder_resources = random.one_in(2) ? random.octet() : std::uint8_t{8},
+			.initiator_depth = random.one_in(2) ? random.octet() : std::uint8_t{8},
+			.private_data_len = random.one_in(2) ? random.octet() : std::uint8_t{0}};
 	}
-	rdma_ucm_conn_param param(Random &random, bool at_client)
+	int connect(Random &random, std::uint32_t id) { return ucm_.connect(id, param(random, true)); }
+	int accept(Random &random, std::uint32_t id) { return ucm_.accept(id, param(random, false)); }
+	int reject(Random &random, std::uint32_t id) const { return ucm_.reject(id, random.octet()); }
+	int set_option(Random &random, std::uint32_t id) const
 	{
-		rdma_ucm_conn_param param{};
+		const std::array<std::uint8_t, 4> value = {static_cast<std::uint8_t>(random.below(3))};
 
-		param.qp_num = any_queue(random, at_client).number;
-		param.responder_resources = random.one_in(2) ? random.octet() : 8;
-		param.initiator_depth = random.one_in(2) ? random.octet() : 8;
-		param.private_data_len = random.one_in(2) ? random.octet() : 0;
-		param.valid = 1;
-		return param;
-	}
-	int connect(Random &random, std::uint32_t id)
-	{
-		return ucm_.call(
-			RDMA_USER_CM_CMD_CONNECT, rdma_ucm_connect{.conn_param = param(random, true), .id = id});
-	}
-	int accept(Random &random, std::uint32_t id)
-	{
-		return ucm_.call(RDMA_USER_CM_CMD_ACCEPT,
-			rdma_ucm_accept{.uid = id, .conn_param = param(random, false), .id = id});
-	}
-	int reject(Random &random, std::uint32_t id)
-	{
-		return ucm_.call(
-			RDMA_USER_CM_CMD_REJECT, rdma_ucm_reject{.id = id, .private_data_len = random.octet()});
-	}
-	int disconnect(std::uint32_t id) { return ucm_.call(RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{id}); }
-	int init_qp_attr(Random &random, std::uint32_t id)
-	{
-		ib_uverbs_qp_attr answer{};
-
-		return ucm_.call(RDMA_USER_CM_CMD_INIT_QP_ATTR,
-			rdma_ucm_init_qp_attr{.response = address_of(&answer), .id = id, .qp_state = random.below(8)},
-			sizeof(answer));
-	}
-	int query(Random &random, std::uint32_t id)
-	{
-		std::array<std::uint8_t, 1024> answer{};
-
-		return ucm_.call(RDMA_USER_CM_CMD_QUERY,
-			rdma_ucm_query{.response = address_of(answer.data()), .id = id, .option = random.below(4)},
-			answer.size());
-	}
-	int set_option(Random &random, std::uint32_t id)
-	{
-		std::uint32_t value = random.below(3);
-
-		return ucm_.call(RDMA_USER_CM_CMD_SET_OPTION, rdma_ucm_set_option{.optval = address_of(&value),
-								      .id = id,
-								      .level = random.below(3),
-								      .optname = random.below(5),
-								      .optlen = random.one_in(2) ? 1U : 4U});
-	}
-	/// To the other file, whence it comes back no more.
-	int migrate(std::uint32_t id)
-	{
-		rdma_ucm_migrate_resp answer{};
-
-		return other_.call(RDMA_USER_CM_CMD_MIGRATE_ID,
-			rdma_ucm_migrate_id{
-				.response = address_of(&answer), .id = id, .fd = static_cast<std::uint32_t>(ucm_.fd())},
-			sizeof(answer));
+		return ucm_.set_option(
+			id, random.below(3), random.below(5), std::span(value).first(random.one_in(2) ? 1 : 4));
 	}
 
 	std::uint16_t port(Random &random) const
@@ -327,7 +227,7 @@ private:
 			error = known.passive ? bind(random, id) : resolve_addr(random, id);
 			break;
 		case 1:
-			error = known.passive ? listen_at(random, id) : resolve_route(id);
+			error = known.passive ? listen_at(random, id) : ucm_.resolve_route(id);
 			break;
 		case 2:
 			if (known.passive)
@@ -336,7 +236,7 @@ private:
 			break;
 		default:
 			if (random.one_in(2))
-				return random.one_in(4) ? disconnect(id) : 0;
+				return random.one_in(4) ? ucm_.disconnect(id) : 0;
 			return random.one_in(4) ? destroy(id, ucm_) : 0;
 		}
 		if (!error)
@@ -358,7 +258,7 @@ private:
 		case 1:
 			return resolve_addr(random, known.id);
 		case 2:
-			return resolve_route(known.id);
+			return ucm_.resolve_route(known.id);
 		case 3:
 			return listen_at(random, known.id);
 		case 4:
@@ -368,17 +268,18 @@ private:
 		case 6:
 			return reject(random, known.id);
 		case 7:
-			return disconnect(known.id);
+			return ucm_.disconnect(known.id);
 		case 8:
 			return destroy(known.id, random.one_in(4) ? other_ : ucm_);
 		case 9:
-			return init_qp_attr(random, known.id);
+			return ucm_.init_qp_attr(known.id, random.below(8));
 		case 10:
-			return query(random, known.id);
+			return ucm_.query(known.id, random.below(4));
 		case 11:
 			return set_option(random, known.id);
 		case 12:
-			return random.one_in(4) ? migrate(known.id) : 0;
+			// Whence it comes back no more
+			return random.one_in(4) ? other_.migrate(known.id, ucm_) : 0;
 		case 13:
 			return drop_qp(random);
 		case 14:
@@ -390,11 +291,11 @@ private:
 
 	bool take_event(Random &random)
 	{
-		rdma_ucm_event_resp event{};
+		Ucm::Event event{};
 
-		if (ucm_.call(RDMA_USER_CM_CMD_GET_EVENT, rdma_ucm_get_event{address_of(&event)}, sizeof(event)))
+		if (ucm_.get_event(event))
 			return false;
-		switch (event.event) {
+		switch (event.type) {
 		case RDMA_CM_EVENT_CONNECT_REQUEST:
 			answer(random, event.id);
 			break;

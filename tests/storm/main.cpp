@@ -339,9 +339,11 @@ private:
 			std::cout << "storm: " << kind->name << ": " << t.connections << " connections, " << t.completed
 				  << " completions, " << t.failed << " with an error, " << t.accepted
 				  << " calls accepted, " << t.refused << " refused, " << t.faults << " page faults\n";
-			const unsigned int done = (t.connections ? connections : 0) | (t.completed ? completed : 0) |
-						  (t.failed ? failed : 0) | (t.refused ? refused : 0) |
-						  (t.faults ? faults : 0);
+			unsigned int done = 0;
+			for (const auto &[counter, need] : {std::pair(&t.connections, connections),
+				     std::pair(&t.completed, completed), std::pair(&t.failed, failed),
+				     std::pair(&t.refused, refused), std::pair(&t.faults, faults)})
+				done |= *counter ? unsigned{need} : 0U;
 			// Too short a time proves nothing.
 			if (options_.duration >= 10 && (done & kind->needs) != kind->needs && good_)
 				fault(std::string(kind->name) + " did less than it should");

@@ -175,38 +175,42 @@ private:
 
 	void by_ioctl()
 	{
-		struct {
-			ib_uverbs_ioctl_hdr header;
-			std::array<ib_uverbs_attr, 12> attributes;
-		} command{};
 		const std::uint32_t number = random_.below(12);
+		ib_uverbs_ioctl_hdr header = {
+			.length = static_cast<std::uint16_t>(sizeof(header) + number * sizeof(ib_uverbs_attr)),
+			.object_id =
+				static_cast<std::uint16_t>(random_.one_in(20) ? random_.word() : random_.below(20)),
+			.method_id = static_cast<std::uint16_t>(random_.one_in(20) ? random_.word() : random_.below(8)),
+			.num_attrs = static_cast<std::uint16_t>(random_.one_in(20) ? random_.word() : number),
+			.driver_id = KIWARP_DRIVER_ID,
+		};
+		std::vector<std::uint8_t> command;
 
-		random_.fill(input_);
-		command.header.object_id =
-			static_cast<std::uint16_t>(random_.one_in(20) ? random_.word() : random_.below(20));
-		command.header.method_id =
-			static_cast<std::uint16_t>(random_.one_in(20) ? random_.word() : random_.below(8));
-		command.header.num_attrs = static_cast<std::uint16_t>(random_.one_in(20) ? random_.word() : number);
-		command.header.driver_id = KIWARP_DRIVER_ID;
-		command.header.length =
-			static_cast<std::uint16_t>(sizeof(command.header) + number * sizeof(ib_uverbs_attr));
 		if (random_.one_in(20))
-			command.header.length = static_cast<std::uint16_t>(random_.word());
-		for (std::uint32_t i = 0; i < number; i++) {
-			ib_uverbs_attr &attribute = command.attributes.at(i);
-			// Those of the driver begin at 0x1000.
-			attribute.attr_id = static_cast<std::uint16_t>(i + (random_.one_in(3) ? 0x1000 : 0));
-			attribute.len = static_cast<std::uint16_t>(
-				random_.one_in(4) ? random_.word() : random_.pick(std::array{0, 4, 8, 16, 48, 64}));
-			attribute.flags = static_cast<std::uint16_t>(random_.below(2));
-			if (random_.one_in(3))
-				attribute.data = handle();
-			else if (random_.one_in(2))
-				attribute.data = reinterpret_cast<std::uintptr_t>(input_.data());
-			else
-				attribute.data = somewhere();
-		}
-		count(ioctl(side_.device().fd(), RDMA_VERBS_IOCTL, &command) == 0);
+			header.length = static_cast<std::uint16_t>(random_.word());
+		append(command, header);
+		random_.fill(input_);
+		for (std::uint32_t i = 0; i < number; i++)
+			append(command, attribute(i));
+		// As long as it says, at least
+		command.resize(std::max<std::size_t>(command.size(), header.length));
+		count(ioctl(side_.device().fd(), RDMA_VERBS_IOCTL, command.data()) == 0);
+	}
+	ib_uverbs_attr attribute(std::uint32_t place)
+	{
+		ib_uverbs_attr attribute{};
+
+		// Those of the driver begin at 0x1000.
+		attribute.attr_id = static_cast<std::uint16_t>(place + (random_.one_in(3) ? 0x1000 : 0));
+		attribute.len = static_cast<std::uint16_t>(
+			random_.one_in(4) ? random_.word() : random_.pick(std::array{0U, 4U, 8U, 16U, 48U, 64U}));
+		attribute.flags = static_cast<std::uint16_t>(random_.below(2));
+		if (random_.one_in(3))
+			attribute.data = handle();
+		else
+			attribute.data =
+				random_.one_in(2) ? reinterpret_cast<std::uintptr_t>(input_.data()) : somewhere();
+		return attribute;
 	}
 
 	/// What the module has to refuse, by its header
