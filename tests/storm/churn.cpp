@@ -37,8 +37,10 @@ void mend_hosts()
 	(void)run("ip netns add storm-left");
 	(void)run("ip netns add storm-right");
 	(void)run("ip -n storm-left link set lo up; ip -n storm-right link set lo up");
-	if (!run("ip -n storm-left link show kiws0"))
+	if (!run("ip -n storm-left link show kiws0")) {
+		(void)run("ip -n storm-right link del kiws0; ip -n storm-right link del kiws1");
 		(void)run("ip link add kiws0 netns storm-left type veth peer name kiws1 netns storm-right");
+	}
 	(void)run("ip -n storm-left addr replace 10.74.0.1/24 dev kiws0; ip -n storm-left link set kiws0 up");
 	(void)run("ip -n storm-right addr replace 10.74.0.2/24 dev kiws1; ip -n storm-right link set kiws1 up");
 	(void)run("ip netns exec storm-left rdma link add kiws0 type kiwarp netdev kiws0");

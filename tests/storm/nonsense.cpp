@@ -7,6 +7,7 @@
 #include <cstring>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "sides.hpp"
@@ -27,7 +28,11 @@ void append(std::vector<std::uint8_t> &to, const T &object)
 
 class Nonsense {
 public:
-	Nonsense(Part &part, RawPair &pair) : part_(part), random_(part.random.child()), side_(pair.either(random_)) {}
+	Nonsense(Part &part, RawPair &pair) : part_(part), random_(part.random.child()), side_(pair.either(random_))
+	{
+		mprotect(answers_.data() + answers_.size() - 4096, 4096, PROT_NONE);
+		mprotect(read_only_.data(), read_only_.size(), PROT_READ);
+	}
 
 	void play()
 	{
@@ -54,12 +59,19 @@ public:
 private:
 	int count(bool good) const { return part_.counted(good ? 0 : errno); }
 
-	/// Of the response, mostly
+	/// Of the response, mostly; there is room for the longest that an ioctl may ask for, then nothing.
 	std::uint64_t somewhere()
 	{
-		if (!random_.one_in(10))
-			return reinterpret_cast<std::uintptr_t>(answer_.data());
-		return random_.one_in(2) ? random_.any() : reinterpret_cast<std::uintptr_t>(answer_.data()) & ~4095ULL;
+		switch (random_.below(20)) {
+		case 0:
+			return random_.any();
+		case 1:
+			return read_only_.address() + random_.below(4096);
+		case 2:
+			return answers_.address() + answers_.size() - 4096 - random_.below(64);
+		default:
+			return answers_.address();
+		}
 	}
 	std::uint32_t handle() { return random_.one_in(4) ? random_.word() : random_.below(6); }
 
@@ -189,7 +201,7 @@ private:
 		if (random_.one_in(20))
 			header.length = static_cast<std::uint16_t>(random_.word());
 		append(command, header);
-		random_.fill(input_);
+		random_.fill({input_.data(), input_.size()});
 		for (std::uint32_t i = 0; i < number; i++)
 			append(command, attribute(i));
 		// As long as it says, at least
@@ -208,8 +220,7 @@ private:
 		if (random_.one_in(3))
 			attribute.data = handle();
 		else
-			attribute.data =
-				random_.one_in(2) ? reinterpret_cast<std::uintptr_t>(input_.data()) : somewhere();
+			attribute.data = random_.one_in(2) ? input_.address() : somewhere();
 		return attribute;
 	}
 
@@ -218,8 +229,7 @@ private:
 	{
 		const auto create_qp = [&](std::size_t driver_octets, std::uint32_t flags, std::uint32_t reserved,
 					       std::size_t answer) {
-			const ib_uverbs_create_qp request = {
-				.response = reinterpret_cast<std::uintptr_t>(answer_.data()),
+			const ib_uverbs_create_qp request = {.response = answers_.address(),
 				.pd_handle = side_.pd(),
 				.send_cq_handle = side_.cq().handle,
 				.recv_cq_handle = side_.cq().handle,
@@ -230,7 +240,7 @@ private:
 				.qp_type = IBV_QPT_RC};
 			const kiw_create_qp_req own = {.flags = flags, .reserved = reserved};
 			return side_.device().call(IB_USER_VERBS_CMD_CREATE_QP, bytes_of(request),
-				bytes_of(own).first(driver_octets), std::span(answer_).first(answer));
+				bytes_of(own).first(driver_octets), std::span(answers_.data(), answer));
 		};
 		constexpr std::size_t whole = sizeof(ib_uverbs_create_qp_resp) + sizeof(kiw_create_qp_resp);
 
@@ -248,8 +258,9 @@ private:
 	Part &part_;
 	Random random_;
 	RawSide &side_;
-	std::array<std::uint8_t, 4096> answer_{};
-	std::array<std::uint8_t, 256> input_{};
+	Pages input_{4096};
+	Pages answers_{19 * 4096};
+	Pages read_only_{4096};
 };
 
 } // namespace

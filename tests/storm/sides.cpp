@@ -54,7 +54,8 @@ kiw_sge RawSide::sge(Random &random, Doubt doubt) const
 {
 	const std::uint32_t start = random.below(memory_octets);
 	kiw_sge sge = {.addr = memory_.address() + start,
-		.length = random.below(std::min<std::uint32_t>(memory_octets - start, random.one_in(8) ? 65536 : 3000)),
+		// Two of them fit into what is left of the peer's region, and into a receive.
+		.length = random.below(std::min<std::uint32_t>(memory_octets - start, random.one_in(8) ? 16000 : 3000)),
 		.lkey = mr_.key};
 
 	if (doubt.strikes(random))
