@@ -141,26 +141,6 @@ std::vector<Range> mapped_rings()
 	return rings;
 }
 
-/// A doorbell as the provider rings it.
-void ring_doorbell(const Side &side, bool send)
-{
-	struct {
-		ib_uverbs_cmd_hdr header;
-		std::uint64_t response;
-		std::uint32_t qp_handle, wr_count, sge_count, wqe_size;
-	} command{};
-	std::uint32_t bad_wr = 0;
-
-	command.header.command = send ? IB_USER_VERBS_CMD_POST_SEND : IB_USER_VERBS_CMD_POST_RECV;
-	command.header.in_words = sizeof(command) / 4;
-	command.header.out_words = 1;
-	command.response = reinterpret_cast<std::uintptr_t>(&bad_wr);
-	command.qp_handle = side.qp()->handle;
-	command.wqe_size = send ? sizeof(ib_uverbs_send_wr) : sizeof(ib_uverbs_recv_wr);
-	if (write(side.context()->cmd_fd, &command, sizeof(command)) < 0 && errno == EBADF)
-		_exit(3);
-}
-
 class Scribbler {
 public:
 	explicit Scribbler(std::uint32_t seed) : random_(seed) {}
@@ -262,6 +242,25 @@ private:
 };
 
 } // namespace
+
+void ring_doorbell(const Side &side, bool send)
+{
+	struct {
+		ib_uverbs_cmd_hdr header;
+		std::uint64_t response;
+		std::uint32_t qp_handle, wr_count, sge_count, wqe_size;
+	} command{};
+	std::uint32_t bad_wr = 0;
+
+	command.header.command = send ? IB_USER_VERBS_CMD_POST_SEND : IB_USER_VERBS_CMD_POST_RECV;
+	command.header.in_words = sizeof(command) / 4;
+	command.header.out_words = 1;
+	command.response = reinterpret_cast<std::uintptr_t>(&bad_wr);
+	command.qp_handle = side.qp()->handle;
+	command.wqe_size = send ? sizeof(ib_uverbs_send_wr) : sizeof(ib_uverbs_recv_wr);
+	if (write(side.context()->cmd_fd, &command, sizeof(command)) < 0 && errno == EBADF)
+		_exit(3);
+}
 
 int play_part(const std::vector<std::string> &arguments)
 {

@@ -16,6 +16,11 @@ int play_part(const std::vector<std::string> &arguments);
 /// Removes the device that it is using by a command, and sees what the verbs say then (removal_test.cpp).
 int part_bereaved(const std::string &removal);
 
+class Side;
+
+/// A doorbell as the provider rings it, whatever is in the ring.
+void ring_doorbell(const Side &side, bool send);
+
 /// A child that plays a part. It is killed, if it still runs, when the object goes.
 class Child {
 public:

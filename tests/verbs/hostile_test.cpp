@@ -7,6 +7,7 @@
 
 #include "child.hpp"
 #include "connection.hpp"
+#include "qp.hpp"
 
 namespace vt {
 namespace {
@@ -41,6 +42,26 @@ TEST_P(Scribbling, HurtsNobodyElse)
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Scribbling, testing::Range(1, 7));
+
+// What is under way counts too: else requests are taken again and again, without an end.
+TEST(ScribbledIndex, GoingBackTakesNothingTwice)
+{
+	Options options;
+	options.cap.max_send_wr = 4;
+	Pair pair(options);
+	const Region from(pair.b().pd(), 32 << 20);
+	const Region to(pair.a().pd(), 32 << 20);
+	kiw::WorkRing &ring = kiw::Qp::from(pair.a().qp()).sq.ring;
+
+	for (std::uint64_t i = 0; i < ring.entries(); i++)
+		ASSERT_EQ(pair.a().read({to.sge()}, {.id = i, .remote = from.address(), .rkey = from.rkey()}), 0);
+	ring.publish(ring.entries() - 1);
+	ring_doorbell(pair.a(), true);
+	pair.a().wait_state(IBV_QPS_ERR);
+	for (std::uint64_t i = 0; i < ring.entries(); i++)
+		EXPECT_EQ(pair.a().sent().wr_id, i);
+	EXPECT_TRUE(poll_all(pair.a().send_cq()).empty());
+}
 
 /// Whether RDMA core still knows QPs of a process; false too where there is no rdma tool.
 bool has_qps(pid_t pid)
