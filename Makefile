@@ -48,6 +48,11 @@ $(test_dirs):
 kunit:
 	@+$(kbuild) M=$(top)/tests/kunit modules
 
+## fuzz: the fuzzers of the protocol library, with clang; tests/fuzz/run runs them
+.PHONY: fuzz
+fuzz:
+	$(MAKE) -C tests/fuzz O=$(out)/tests/fuzz fuzzers $(user)
+
 ## install: module, provider and its registration, on this machine
 .PHONY: install
 install: modules provider
@@ -112,8 +117,9 @@ style-tidy:
 ## check: every test suite, see scripts/check
 ## demo: the main job from start to end, see scripts/demo
 ## bench: what we claim about speed, see scripts/bench
-.PHONY: check demo bench
-check demo bench:
+## conformance: the wire tests, and Documentation/conformance.md from what came of them
+.PHONY: check demo bench conformance
+check demo bench conformance:
 	scripts/$@
 
 ## clean: forget everything that was built here

@@ -25,6 +25,11 @@ static bool crc;
 module_param(crc, bool, 0644);
 MODULE_PARM_DESC(crc, "Ask for CRC on every connection (default: N; a peer that asks gets it)");
 
+static bool markers;
+module_param(markers, bool, 0644);
+MODULE_PARM_DESC(markers,
+		 "Ask for markers in what we receive (default: N; a peer that asks gets them)");
+
 static int set_rev(const char *val, const struct kernel_param *kp)
 {
 	return param_set_uint_minmax(val, kp, KIW_MPA_REV_1, KIW_MPA_REV_2);
@@ -84,6 +89,7 @@ void kiw_ep_config(struct kiw_startup *su)
 	su->cfg = (struct kiw_mpa_cfg) {
 		.rev = READ_ONCE(mpa_rev),
 		.crc = READ_ONCE(crc),
+		.markers = READ_ONCE(markers),
 		.p2p = READ_ONCE(p2p),
 		.large = READ_ONCE(large),
 		.rtr = READ_ONCE(rtr),

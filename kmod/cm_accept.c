@@ -9,8 +9,8 @@
  * its own.
  *
  * A malformed Request is never answered, only closed. One that is well-formed but can't be served
- * gets a Reply with the reject bit: markers, which we can't send, and private data beyond the 255
- * octets that iw_cm can pass on.
+ * gets a Reply with the reject bit: one with private data beyond the 255 octets that iw_cm can pass
+ * on.
  */
 #include <linux/errno.h>
 #include <linux/xarray.h>
@@ -166,7 +166,7 @@ static void request_received(struct kiw_ep *ep)
 		kiw_ep_end(ep, 0, KIW_END_FIN);
 		return;
 	}
-	if (su->req.markers || su->req.pd_len > U8_MAX) {
+	if (su->req.pd_len > U8_MAX) {
 		refuse(ep, NULL, 0);
 		return;
 	}
@@ -287,6 +287,7 @@ static int accept_request(struct kiw_ep *ep, struct iw_cm_id *id,
 
 	if (param->ird > KIW_MAX_RD_ATOM || param->ord > KIW_MAX_RD_ATOM)
 		return -EINVAL;
+	kiw_ep_config(su);	/* the user may have taken a while */
 	su->cfg.ird = param->ird;
 	su->cfg.ord = param->ord;
 	/* Where the peer's ORD is beyond us it has to lower it: that it is told is enough. */

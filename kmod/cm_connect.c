@@ -7,7 +7,7 @@
  *	-ETIMEDOUT	no answer in time
  *	-ECONNRESET	the peer closed, or what it sent was no Reply
  *	-EMSGSIZE	its private data is longer than the 255 octets that iw_cm can pass on
- *	-EPROTO		no agreement on depths, RTR message or markers
+ *	-EPROTO		no agreement on depths or RTR message
  *	-EISCONN	the QP isn't idle any more
  *	-ECONNABORTED	our side gave up: QP destroyed, device going
  */
@@ -145,10 +145,6 @@ static void reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
 	}
 	if (rep->pd_len > U8_MAX) {
 		kiw_ep_end(ep, -EMSGSIZE, KIW_END_FIN);
-		return;
-	}
-	if (su->terms.markers_tx) {	/* which we can't send */
-		kiw_ep_end(ep, -EPROTO, KIW_END_FIN);
 		return;
 	}
 	if (why) {

@@ -3,10 +3,11 @@
 #include "cursor.h"
 #include "proto/crc.h"
 
-void kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq)
+void kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq, u32 end)
 {
 	c->sk = sk;
 	c->seq = seq;
+	c->end = end;
 	c->skb = NULL;
 	c->p = NULL;
 	c->n = 0;
@@ -14,7 +15,7 @@ void kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq)
 
 void kiw_cursor_fork(struct kiw_cursor *c, const struct kiw_cursor *from)
 {
-	kiw_cursor_open(c, from->sk, from->seq);
+	kiw_cursor_open(c, from->sk, from->seq, from->end);
 	c->skb = from->skb;
 	if (c->skb)
 		skb_prepare_seq_read(c->skb, c->seq - TCP_SKB_CB(c->skb)->seq, c->skb->len,
@@ -89,6 +90,16 @@ u32 kiw_cursor_copy(struct kiw_cursor *c, void *to, u32 n)
 		left -= part;
 	}
 	return n - left;
+}
+
+void kiw_cursor_drop(struct kiw_cursor *c, u32 n)
+{
+	while (n && kiw_cursor_fill(c)) {
+		u32 part = min(n, c->n);
+
+		kiw_cursor_skip(c, part);
+		n -= part;
+	}
 }
 
 u32 kiw_cursor_crc(struct kiw_cursor *c, u32 crc, u32 n)

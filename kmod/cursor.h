@@ -10,6 +10,7 @@
  * struct kiw_cursor - see above; valid while the socket lock is held and nothing is consumed
  * @sk: socket
  * @seq: TCP sequence number of the next octet
+ * @end: that of the first octet behind those to be read
  * @skb: buffer that holds it, or NULL before the first look
  * @walk: linear walk over @skb
  * @p: next octets
@@ -18,14 +19,15 @@
 struct kiw_cursor {
 	struct sock		*sk;
 	u32			seq;
+	u32			end;
 	struct sk_buff		*skb;
 	struct skb_seq_state	walk;
 	const u8		*p;
 	u32			n;
 };
 
-/** kiw_cursor_open() - start at sequence number @seq; it must be in the queue or at its end */
-void kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq);
+/** kiw_cursor_open() - read from @seq up to @end, sequence numbers of @sk's queue */
+void kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq, u32 end);
 
 /** kiw_cursor_fork() - open @c where @from stands */
 void kiw_cursor_fork(struct kiw_cursor *c, const struct kiw_cursor *from);
@@ -40,6 +42,12 @@ void kiw_cursor_close(struct kiw_cursor *c);
  * Return: false when the queue ends here.
  */
 bool kiw_cursor_fill(struct kiw_cursor *c);
+
+/** kiw_cursor_left() - octets between here and the end */
+static inline u32 kiw_cursor_left(const struct kiw_cursor *c)
+{
+	return c->end - c->seq;
+}
 
 /** kiw_cursor_skip() - step over @n octets of those at @c->p */
 static inline void kiw_cursor_skip(struct kiw_cursor *c, u32 n)
@@ -58,6 +66,9 @@ static inline void kiw_cursor_skip(struct kiw_cursor *c, u32 n)
  * Return: octets copied; less than @n only if the queue holds less.
  */
 u32 kiw_cursor_copy(struct kiw_cursor *c, void *to, u32 n);
+
+/** kiw_cursor_drop() - step over @n octets, all of them in the queue */
+void kiw_cursor_drop(struct kiw_cursor *c, u32 n);
 
 /** kiw_cursor_crc() - add the next @n octets to a running CRC and step over them */
 u32 kiw_cursor_crc(struct kiw_cursor *c, u32 crc, u32 n);

@@ -231,6 +231,9 @@ enum kiw_err kiw_rdmap_place(struct kiw_stream *s, struct kiw_cursor *cur, u32 d
 					      seg->to + done, n));
 	case KIW_OP_READ_RESP:
 		return place_read_resp(s, cur, done, n);
+	case KIW_OP_TERMINATE:	/* beyond all that one can say */
+		kiw_cursor_drop(cur, n);
+		return KIW_OK;
 	default:
 		if (place_list(s, cur, s->rx.recv_sge, seg->mo + done, n))
 			return recv_failed(s, IB_WC_LOC_PROT_ERR);

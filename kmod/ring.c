@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <linux/capability.h>
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
@@ -9,10 +12,14 @@
  * struct kiw_ring_entry - a ring that can be mapped
  * @rdma: the part that RDMA core knows, with the reference count
  * @mem: the ring
+ * @pages: of @mem
+ * @mm: the process that they are charged to
  */
 struct kiw_ring_entry {
 	struct rdma_user_mmap_entry	rdma;
 	void				*mem;
+	unsigned int			pages;
+	struct mm_struct		*mm;
 };
 
 static struct kiw_ring_entry *to_kiw_ring_entry(struct rdma_user_mmap_entry *rdma)
@@ -24,10 +31,10 @@ static struct kiw_ring_entry *to_kiw_ring_entry(struct rdma_user_mmap_entry *rdm
  * What vmalloc_user() does, but with every page charged to the process's memory cgroup: a process
  * chooses the size of its rings, up to many megabytes each. vfree() undoes it.
  */
-static void *ring_mem_alloc(size_t size)
+static void *ring_mem_alloc(unsigned int n)
 {
-	unsigned int n = size >> PAGE_SHIFT, i;
 	struct page **pages;
+	unsigned int i;
 	void *mem;
 
 	pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL_ACCOUNT);
@@ -53,6 +60,30 @@ err_pages:
 	return NULL;
 }
 
+/*
+ * Rings count as locked memory, as regions do, and in the same sum: a limit holds for both together
+ * and where there are no memory cgroups.
+ */
+static int ring_charge(struct kiw_ring_entry *entry)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct mm_struct *mm = current->mm;
+
+	if (atomic64_add_return(entry->pages, &mm->pinned_vm) > limit && !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(entry->pages, &mm->pinned_vm);
+		return -ENOMEM;
+	}
+	mmgrab(mm);
+	entry->mm = mm;
+	return 0;
+}
+
+static void ring_uncharge(struct kiw_ring_entry *entry)
+{
+	atomic64_sub(entry->pages, &entry->mm->pinned_vm);
+	mmdrop(entry->mm);
+}
+
 int kiw_ring_alloc(struct kiw_ring_map *map, struct ib_ucontext *uctx, u32 entries, u32 stride)
 {
 	size_t size = PAGE_ALIGN(KIW_RING_HEADER + (size_t)entries * stride);
@@ -62,10 +93,14 @@ int kiw_ring_alloc(struct kiw_ring_map *map, struct ib_ucontext *uctx, u32 entri
 	entry = kzalloc(sizeof(*entry), GFP_KERNEL_ACCOUNT);
 	if (!entry)
 		return -ENOMEM;
-	entry->mem = ring_mem_alloc(size);
+	entry->pages = size >> PAGE_SHIFT;
+	err = ring_charge(entry);
+	if (err)
+		goto err_free;
+	entry->mem = ring_mem_alloc(entry->pages);
 	if (!entry->mem) {
 		err = -ENOMEM;
-		goto err_free;
+		goto err_uncharge;
 	}
 	err = rdma_user_mmap_entry_insert(uctx, &entry->rdma, size);
 	if (err)
@@ -78,6 +113,8 @@ int kiw_ring_alloc(struct kiw_ring_map *map, struct ib_ucontext *uctx, u32 entri
 
 err_vfree:
 	vfree(entry->mem);
+err_uncharge:
+	ring_uncharge(entry);
 err_free:
 	kfree(entry);
 	return err;
@@ -120,5 +157,6 @@ void kiw_mmap_free(struct rdma_user_mmap_entry *rdma)
 	struct kiw_ring_entry *entry = to_kiw_ring_entry(rdma);
 
 	vfree(entry->mem);
+	ring_uncharge(entry);
 	kfree(entry);
 }

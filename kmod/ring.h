@@ -31,7 +31,8 @@ struct kiw_ring_map {
  * @entries: slots, a power of two
  * @stride: octets per slot
  *
- * Return: 0, -ENOMEM, or what rdma_user_mmap_entry_insert() says.
+ * Return: 0, -ENOMEM, also for more than the process may lock, or what
+ * rdma_user_mmap_entry_insert() says.
  */
 int kiw_ring_alloc(struct kiw_ring_map *map, struct ib_ucontext *uctx, u32 entries, u32 stride);
 

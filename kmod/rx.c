@@ -15,22 +15,30 @@
 /* Octets after which the pump lets others run. */
 #define RX_BUDGET (1U << 20)
 
-void kiw_rx_init(struct kiw_rx *rx)
+/* An FPDU starts at sequence number @seq. */
+static void rx_next(struct kiw_stream *s, u32 seq)
 {
-	unsigned int qn;
+	struct kiw_rx *rx = &s->rx;
 
-	rx->first = true;
-	rx->need = KIW_FPDU_LEN_SIZE;
-	for (qn = 0; qn < KIW_QN_COUNT; qn++)
-		kiw_seq_init(&rx->seq[qn]);
-}
-
-/* One FPDU is through; the next one starts. */
-static void rx_next(struct kiw_rx *rx)
-{
 	rx->stage = KIW_RX_LENGTH;
 	rx->have = 0;
 	rx->need = KIW_FPDU_LEN_SIZE;
+	rx->start = seq;
+	rx->crc = kiw_crc_init();
+	kiw_marker_begin(&rx->mk, seq - rx->origin, s->neg.markers_rx);
+}
+
+void kiw_rx_init(struct kiw_stream *s)
+{
+	struct kiw_rx *rx = &s->rx;
+	unsigned int qn;
+
+	rx->first = true;
+	rx->between = true;
+	rx->origin = tcp_sk(s->sk)->copied_seq;
+	rx_next(s, rx->origin);
+	for (qn = 0; qn < KIW_QN_COUNT; qn++)
+		kiw_seq_init(&rx->seq[qn]);
 }
 
 /* Ask TCP to call back only when @n octets are there, beyond those that are consumed. */
@@ -39,44 +47,99 @@ static void rx_wait_for(struct kiw_stream *s, u32 n)
 	WRITE_ONCE(s->sk->sk_rcvlowat, min_t(u32, n, INT_MAX));
 }
 
-static enum kiw_err rx_verify(const struct kiw_rx *rx, const struct kiw_cursor *cur, u32 covered)
+/* Judge the whole FPDU, of which @body octets and the markers among them lie before the CRC. */
+static enum kiw_err rx_verify(const struct kiw_rx *rx, const struct kiw_cursor *cur, u32 body)
 {
-	u32 crc = kiw_crc_update(kiw_crc_init(), rx->hdr, KIW_FPDU_LEN_SIZE);
+	u32 crc = kiw_crc_update(rx->crc, rx->hdr, KIW_FPDU_LEN_SIZE);
+	struct kiw_marker mk = rx->mk;
+	bool astray = rx->astray;
+	u8 mark[KIW_MARKER_SIZE];
 	struct kiw_cursor ahead;
 	__le32 sent = 0;
+	u32 run;
 
 	kiw_cursor_fork(&ahead, cur);
-	crc = kiw_cursor_crc(&ahead, crc, covered);
+	for (;;) {
+		run = kiw_marker_run(&mk, body);
+		crc = kiw_cursor_crc(&ahead, crc, run);
+		body -= run;
+		if (likely(!kiw_marker_due(&mk)))
+			break;
+		kiw_cursor_copy(&ahead, mark, sizeof(mark));
+		crc = kiw_crc_update(crc, mark, sizeof(mark));
+		astray |= !kiw_marker_take(&mk, mark);
+	}
 	kiw_cursor_copy(&ahead, &sent, sizeof(sent));
 	kiw_cursor_close(&ahead);
-	return sent == kiw_crc_wire(crc) ? KIW_OK : KIW_ERR_LLP_CRC;
+	if (sent != kiw_crc_wire(crc))
+		return KIW_ERR_LLP_CRC;
+	return astray ? KIW_ERR_LLP_MARKER : KIW_OK;
+}
+
+/*
+ * How many of the FPDU's next octets, @want at most, are there in one run: 0 when more has to come.
+ * They have to be taken then. A marker before them is stepped over; a wrong one ends the stream
+ * unless there is a CRC, which is judged first.
+ */
+static enum kiw_err rx_run(struct kiw_stream *s, struct kiw_cursor *cur, u32 want, u32 *run)
+{
+	struct kiw_rx *rx = &s->rx;
+
+	*run = 0;
+	if (unlikely(kiw_marker_due(&rx->mk))) {
+		rx->mark_have += kiw_cursor_copy(cur, rx->mark + rx->mark_have,
+						 sizeof(rx->mark) - rx->mark_have);
+		if (rx->mark_have < sizeof(rx->mark))
+			return KIW_OK;
+		rx->mark_have = 0;
+		rx->crc = kiw_crc_update(rx->crc, rx->mark, sizeof(rx->mark));
+		rx->astray |= !kiw_marker_take(&rx->mk, rx->mark);
+		if (rx->astray && !s->neg.crc)
+			return KIW_ERR_LLP_MARKER;
+	}
+	*run = kiw_marker_run(&rx->mk, min(want, kiw_cursor_left(cur)));
+	return KIW_OK;
 }
 
 /* Fill rx->hdr up to rx->need. */
-static bool rx_gather(struct kiw_rx *rx, struct kiw_cursor *cur)
-{
-	rx->have += kiw_cursor_copy(cur, rx->hdr + rx->have, rx->need - rx->have);
-	return rx->have == rx->need;
-}
-
-static enum kiw_err rx_length(struct kiw_stream *s, struct kiw_cursor *cur, u32 end, bool *starved)
+static enum kiw_err rx_gather(struct kiw_stream *s, struct kiw_cursor *cur, bool *starved)
 {
 	struct kiw_rx *rx = &s->rx;
-	u32 rest;
+	enum kiw_err err;
+	u32 run;
 
-	if (rx->have < KIW_FPDU_LEN_SIZE && !rx_gather(rx, cur)) {
-		*starved = true;
-		return KIW_OK;
+	while (rx->have < rx->need) {
+		err = rx_run(s, cur, rx->need - rx->have, &run);
+		*starved = !run;
+		if (!run)
+			return err;
+		kiw_cursor_copy(cur, rx->hdr + rx->have, run);
+		rx->have += run;
 	}
+	return KIW_OK;
+}
+
+static enum kiw_err rx_length(struct kiw_stream *s, struct kiw_cursor *cur, bool *starved)
+{
+	struct kiw_rx *rx = &s->rx;
+	enum kiw_err err;
+	u32 body, rest;
+
+	err = rx_gather(s, cur, starved);
+	if (err || *starved)
+		return err;
 	if (s->neg.crc) {
-		rest = kiw_fpdu_len(kiw_rx_ulpdu_len(rx)) - KIW_FPDU_LEN_SIZE;
-		if (end - cur->seq < rest) {
+		body = kiw_fpdu_len(kiw_rx_ulpdu_len(rx)) - KIW_FPDU_OVERHEAD;
+		rest = body + kiw_marker_count(&rx->mk, body) * KIW_MARKER_SIZE +
+		       KIW_FPDU_CRC_SIZE;
+		if (kiw_cursor_left(cur) < rest) {
 			rx_wait_for(s, rest);
 			*starved = true;
 			return KIW_OK;
 		}
-		if (rx_verify(rx, cur, rest - KIW_FPDU_CRC_SIZE))
-			return KIW_ERR_LLP_CRC;
+		err = rx_verify(rx, cur, body);
+		if (err)
+			return err;
 	}
 	rx->stage = KIW_RX_HEADER;
 	return KIW_OK;
@@ -100,28 +163,31 @@ static enum kiw_err rx_header(struct kiw_stream *s, struct kiw_cursor *cur, bool
 			return rx->seg.err;
 		case KIW_MORE:
 			rx->need = KIW_FPDU_LEN_SIZE + rx->seg.need;
-			if (!rx_gather(rx, cur)) {
-				*starved = true;
-				return KIW_OK;
-			}
+			err = rx_gather(s, cur, starved);
+			if (err || *starved)
+				return err;
 		}
 	}
 }
 
-static enum kiw_err rx_payload(struct kiw_stream *s, struct kiw_cursor *cur, u32 end)
+static enum kiw_err rx_payload(struct kiw_stream *s, struct kiw_cursor *cur)
 {
 	struct kiw_rx *rx = &s->rx;
-	u32 n = min(rx->left, end - cur->seq);
-	enum kiw_err err = KIW_OK;
+	enum kiw_err err;
+	u32 run;
 
-	if (n)
-		err = kiw_rdmap_place(s, cur, rx->seg.payload_len - rx->left, n);
-	rx->left -= n;
-	if (!err && !rx->left) {
-		rx->stage = KIW_RX_TRAILER;
-		rx->left = kiw_fpdu_pad(kiw_rx_ulpdu_len(rx)) + KIW_FPDU_CRC_SIZE;
+	while (rx->left) {
+		err = rx_run(s, cur, rx->left, &run);
+		if (!run)
+			return err;
+		err = kiw_rdmap_place(s, cur, rx->seg.payload_len - rx->left, run);
+		if (err)
+			return err;
+		rx->left -= run;
 	}
-	return err;
+	rx->stage = KIW_RX_TRAILER;
+	rx->left = kiw_fpdu_pad(kiw_rx_ulpdu_len(rx)) + KIW_FPDU_CRC_SIZE;
+	return KIW_OK;
 }
 
 /* The responder may send once it has seen a good FPDU (RFC 5044 section 7.1.2). */
@@ -140,32 +206,32 @@ static enum kiw_err rx_trailer(struct kiw_stream *s, struct kiw_cursor *cur)
 {
 	struct kiw_rx *rx = &s->rx;
 	enum kiw_err err;
+	u32 run;
 
-	while (rx->left && kiw_cursor_fill(cur)) {
-		u32 n = min(rx->left, cur->n);
-
-		kiw_cursor_skip(cur, n);
-		rx->left -= n;
+	while (rx->left) {
+		err = rx_run(s, cur, rx->left, &run);
+		if (!run)
+			return err;
+		kiw_cursor_drop(cur, run);
+		rx->left -= run;
 	}
-	if (rx->left)
-		return KIW_OK;
 	err = kiw_rdmap_end(s);
 	if (err)
 		return err;
-	rx_next(rx);
+	rx_next(s, cur->seq);
 	if (rx->first && !rx->stopped)
 		rx_first(s);
 	return KIW_OK;
 }
 
 /* Do as much of one FPDU as is there. */
-static enum kiw_err rx_step(struct kiw_stream *s, struct kiw_cursor *cur, u32 end, bool *starved)
+static enum kiw_err rx_step(struct kiw_stream *s, struct kiw_cursor *cur, bool *starved)
 {
 	enum kiw_err err = KIW_OK;
 
 	switch (s->rx.stage) {
 	case KIW_RX_LENGTH:
-		err = rx_length(s, cur, end, starved);
+		err = rx_length(s, cur, starved);
 		if (err || *starved)
 			return err;
 		fallthrough;
@@ -175,7 +241,7 @@ static enum kiw_err rx_step(struct kiw_stream *s, struct kiw_cursor *cur, u32 en
 			return err;
 		fallthrough;
 	case KIW_RX_PAYLOAD:
-		err = rx_payload(s, cur, end);
+		err = rx_payload(s, cur);
 		if (err || s->rx.stage != KIW_RX_TRAILER)
 			return err;
 		fallthrough;
@@ -190,28 +256,29 @@ void kiw_rx_pump(struct kiw_stream *s)
 	struct kiw_rx *rx = &s->rx;
 	struct sock *sk = s->sk;
 	u32 start = tcp_sk(sk)->copied_seq;
-	u32 end = start + tcp_inq(sk);
 	bool starved = false;
 	struct kiw_cursor cur;
 	enum kiw_err err;
 	u32 used;
 
-	kiw_cursor_open(&cur, sk, start);
+	kiw_cursor_open(&cur, sk, start, start + tcp_inq(sk));
 	rx_wait_for(s, 1);
-	while (!rx->stopped && !starved && cur.seq != end) {
+	while (!rx->stopped && !starved && kiw_cursor_left(&cur)) {
 		if (cur.seq - start > RX_BUDGET) {
 			s->rx_more = true;
 			kiw_stream_kick(s);
 			break;
 		}
-		err = rx_step(s, &cur, end, &starved);
+		err = rx_step(s, &cur, &starved);
 		if (err)
 			kiw_stream_fail(s, err, rx->hdr + KIW_FPDU_LEN_SIZE,
 					rx->have - min_t(u32, rx->have, KIW_FPDU_LEN_SIZE),
 					rx->have < KIW_FPDU_LEN_SIZE ? 0 : kiw_rx_ulpdu_len(rx));
 	}
-	used = (rx->stopped ? end : cur.seq) - start;
+	used = (rx->stopped ? cur.end : cur.seq) - start;
 	kiw_cursor_close(&cur);
-	if (used)
-		tcp_read_done(sk, used);
+	if (!used)
+		return;
+	rx->between = cur.seq == rx->start;
+	tcp_read_done(sk, used);
 }

@@ -24,9 +24,17 @@ enum kiw_rx_stage {
  * @stopped: an error was found or the QP is gone: drop what arrives
  * @placing: a receive request has been taken for the Send under way
  * @first: no FPDU has been delivered yet
+ * @between: the pump stopped behind one FPDU and before any octet of the next
  * @have: octets in @hdr
  * @need: octets of @hdr that the stage wants
  * @left: octets of payload, or of the trailer, that are still to come
+ * @origin: TCP sequence number of the stream's first octet, from which markers are counted
+ * @start: that of the FPDU under way, or of the next one
+ * @mk: where its next marker is
+ * @mark: the marker under way
+ * @mark_have: octets in @mark
+ * @astray: a marker pointed elsewhere
+ * @crc: over the markers so far
  * @hdr: ULPDU_Length and headers as received
  * @seg: the parsed segment
  * @seq: what is due on each untagged queue
@@ -42,9 +50,17 @@ struct kiw_rx {
 	bool			stopped;
 	bool			placing;
 	bool			first;
+	bool			between;
 	u32			have;
 	u32			need;
 	u32			left;
+	u32			origin;
+	u32			start;
+	struct kiw_marker	mk;
+	u8			mark[KIW_MARKER_SIZE];
+	u8			mark_have;
+	bool			astray;
+	u32			crc;
 	u8			hdr[KIW_FPDU_LEN_SIZE + KIW_HDR_MAX];
 	struct kiw_seg		seg;
 	struct kiw_seq		seq[KIW_QN_COUNT];
@@ -57,7 +73,13 @@ struct kiw_rx {
 	struct kiw_sge		recv_sge[KIW_MAX_SGE];
 };
 
-void kiw_rx_init(struct kiw_rx *rx);
+/**
+ * kiw_rx_init() - prepare the receive side
+ * @s: stream, zeroed but for what was agreed on; socket lock held
+ *
+ * What TCP has not handed out yet is the stream's.
+ */
+void kiw_rx_init(struct kiw_stream *s);
 
 /**
  * kiw_rx_pump() - take what TCP has for us

@@ -57,8 +57,8 @@ void kiw_stream_kick(struct kiw_stream *s)
 
 static bool stream_busy(const struct kiw_stream *s)
 {
-	return s->rx.stage != KIW_RX_LENGTH || s->rx.have || kiw_tx_pending(s) ||
-	       kiw_orq_len(&s->tx) || kiw_irq_len(&s->tx) || kiw_sq_pending(s->qp);
+	return !s->rx.between || kiw_tx_pending(s) || kiw_orq_len(&s->tx) ||
+	       kiw_irq_len(&s->tx) || kiw_sq_pending(s->qp);
 }
 
 bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
@@ -115,6 +115,34 @@ void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u3
 		s->tx.term_len = kiw_term_build(s->tx.term, err, ulpdu, have, ulpdu_len);
 }
 
+/* Take what TCP has for us. Did the connection break, or did the peer close it, behind that? */
+static void stream_receive(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+
+	s->rx_more = false;
+	kiw_rx_pump(s);
+	if (sk->sk_err) {
+		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, KIW_EV_LLP_LOST);
+	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more) {
+		bool running = s->qp->state == KIW_QP_RTS;
+		bool busy;
+
+		s->fin_received = true;
+		if (running)
+			kiw_sq_rest(s->qp);
+		busy = stream_busy(s);
+		if (running && busy)
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, busy ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
+	} else {
+		return;
+	}
+	kiw_stream_kick(s);
+}
+
 /* --- what is due, in process context ------------------------------------------------------- */
 
 static void raise_async(struct kiw_stream *s)
@@ -156,10 +184,8 @@ static bool settle_round(struct kiw_stream *s, int batches)
 	bool more = false;
 
 	s->due = false;
-	if (s->rx_more) {
-		s->rx_more = false;
-		kiw_rx_pump(s);
-	}
+	if (s->rx_more)
+		stream_receive(s);
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);
 	if ((s->todo & KIW_ACT_SEND_FIN) && !kiw_tx_pending(s)) {
@@ -214,32 +240,6 @@ static void stream_work(struct work_struct *work)
 
 /* --- callbacks ----------------------------------------------------------------------------- */
 
-/* Did the connection break, or did the peer close it? To be asked after all data were taken. */
-static void stream_check(struct kiw_stream *s)
-{
-	struct sock *sk = s->sk;
-
-	if (sk->sk_err) {
-		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
-			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-		kiw_stream_event(s, KIW_EV_LLP_LOST);
-	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more) {
-		bool running = s->qp->state == KIW_QP_RTS;
-		bool busy;
-
-		s->fin_received = true;
-		if (running)
-			kiw_sq_rest(s->qp);
-		busy = stream_busy(s);
-		if (running && busy)
-			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-		kiw_stream_event(s, busy ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
-	} else {
-		return;
-	}
-	kiw_stream_kick(s);
-}
-
 /* The socket lock is held; sk_callback_lock isn't needed, since only its holder changes this. */
 static struct kiw_stream *stream_of_sk(struct sock *sk)
 {
@@ -282,8 +282,7 @@ static void stream_data_ready(struct sock *sk)
 	s = stream_of_sk(sk);
 	if (s) {
 		ours = callback_begin(s);
-		kiw_rx_pump(s);
-		stream_check(s);
+		stream_receive(s);
 		if (ours)
 			callback_end(s);
 	}
@@ -379,12 +378,29 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->dev = qp->dev;
 	s->neg = *neg;
 	s->async = IB_EVENT_QP_FATAL;
-	kiw_rx_init(&s->rx);
 	INIT_DELAYED_WORK(&s->work, stream_work);
 	s->tx.gate = first;
 	if (first && neg->p2p)
 		s->tx.rtr = neg->rtr;
 	return s;
+}
+
+/*
+ * With a CRC in use an FPDU waits in the socket until it is whole. The longest one has to find room
+ * there, also where TCP's own limits are lower.
+ */
+static void stream_window(struct kiw_stream *s, struct socket *sock)
+{
+	struct sock *sk = s->sk;
+	int space = tcp_space_from_win(sk, STREAM_WINDOW);
+
+	if (sock->ops->set_rcvlowat)
+		sock->ops->set_rcvlowat(sk, STREAM_WINDOW);
+	if (!s->neg.crc || READ_ONCE(sk->sk_rcvbuf) >= space)
+		return;
+	sk->sk_userlocks |= SOCK_RCVBUF_LOCK;
+	WRITE_ONCE(sk->sk_rcvbuf, space);
+	WRITE_ONCE(tcp_sk(sk)->window_clamp, STREAM_WINDOW);
 }
 
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct socket *sock,
@@ -405,11 +421,11 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 		return ERR_PTR(-EISCONN);
 	}
 	kiw_stream_lock(s);
+	kiw_rx_init(s);
 	/* Out-of-band octets are octets like all others. */
 	sock_set_flag(sk, SOCK_URGINLINE);
 	sk->sk_use_task_frag = false;
-	if (sock->ops->set_rcvlowat)
-		sock->ops->set_rcvlowat(sk, STREAM_WINDOW);
+	stream_window(s, sock);
 
 	qp->state = step.next;
 	qp->ird = neg->ird;
@@ -423,8 +439,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	rcu_assign_pointer(qp->stream, s);
 	stream_hook(s);
 	/* What came in before the callbacks were ours. */
-	kiw_rx_pump(s);
-	stream_check(s);
+	stream_receive(s);
 	kiw_stream_unlock(s);
 	mutex_unlock(&qp->mutex);
 	return s;

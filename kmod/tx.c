@@ -2,10 +2,12 @@
 /*
  * Transmit. FPDUs are built in page fragments of our own: the payload is copied there once, with
  * the CRC taken from the copy, so that nobody can change what the CRC covers. TCP gets the pages of
- * a whole batch in one call, without another copy where it can splice.
+ * a whole batch in one call, without another copy where it can splice. Markers are put between the
+ * octets while these are copied.
  *
  * A request completes when TCP has taken its last FPDU: its buffers were free before that.
  */
+#include <linux/log2.h>
 #include <linux/rcupdate.h>
 #include <net/tcp.h>
 
@@ -18,12 +20,18 @@
 
 /* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read. */
 #define TX_LARGE 32768
+/* First index of Reads, so that whatever is wrong when they wrap shows in every test */
+#define READS_START (-16U)
 
 int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge)
 {
-	/* One more of each for an RTR message that is a Read. */
-	tx->orq_size = ord + 1;
-	tx->irq_size = ird + 1;
+	/* One more of each for an RTR message that is a Read. Indexes wrap, and do so soon. */
+	tx->orq_size = roundup_pow_of_two(ord + 1);
+	tx->irq_size = roundup_pow_of_two(ird + 1);
+	tx->orq_head = READS_START;
+	tx->orq_tail = READS_START;
+	tx->irq_head = READS_START;
+	tx->irq_tail = READS_START;
 	tx->orq_stride = struct_size_t(struct kiw_orq, sge, max_sge);
 	tx->orq = kvcalloc(tx->orq_size, tx->orq_stride, GFP_KERNEL_ACCOUNT);
 	tx->irq = kvcalloc(tx->irq_size, sizeof(*tx->irq), GFP_KERNEL_ACCOUNT);
@@ -64,23 +72,13 @@ bool kiw_tx_pending(const struct kiw_stream *s)
  */
 struct fpdu {
 	struct kiw_stream	*s;
+	struct kiw_marker	mk;
 	u32			crc;
 	u32			ulpdu_len;
 	u32			pieces;		/* of the batch before it, */
 	u32			last_len;	/* octets in the last of them, */
 	u32			batch_len;	/* and in all */
 };
-
-/* Room for at least one octet, more if it comes cheaply; for @n in one run if @n is small. */
-static void *fpdu_room(struct fpdu *f, u32 n, u32 *room)
-{
-	struct page_frag *frag = &f->s->tx.frag;
-
-	if (!skb_page_frag_refill(n, frag, f->s->sk->sk_allocation))
-		return NULL;
-	*room = frag->size - frag->offset;
-	return page_address(frag->page) + frag->offset;
-}
 
 static void fpdu_grow(struct fpdu *f, u32 n)
 {
@@ -99,18 +97,65 @@ static void fpdu_grow(struct fpdu *f, u32 n)
 	tx->batch_len += n;
 }
 
-/* Append octets that nobody else can change. */
+/* Append @n octets of the wire, which nobody else can change, in one run. */
+static int fpdu_append(struct fpdu *f, const void *p, u32 n)
+{
+	struct page_frag *frag = &f->s->tx.frag;
+
+	if (!skb_page_frag_refill(n, frag, f->s->sk->sk_allocation))
+		return -ENOMEM;
+	memcpy(page_address(frag->page) + frag->offset, p, n);
+	fpdu_grow(f, n);
+	return 0;
+}
+
+static int fpdu_put_marker(struct fpdu *f)
+{
+	u8 marker[KIW_MARKER_SIZE];
+
+	kiw_marker_put(&f->mk, marker);
+	if (f->s->neg.crc)
+		f->crc = kiw_crc_update(f->crc, marker, sizeof(marker));
+	return fpdu_append(f, marker, sizeof(marker));
+}
+
+/*
+ * Where the next of @n octets go, and how many of them in one run: at least @least if no marker
+ * comes first, more if that is cheap. They have to be written before anything else is appended.
+ */
+static void *fpdu_room(struct fpdu *f, u32 least, u32 n, u32 *run)
+{
+	struct page_frag *frag = &f->s->tx.frag;
+
+	if (unlikely(kiw_marker_due(&f->mk)) && fpdu_put_marker(f))
+		return NULL;
+	if (!skb_page_frag_refill(least, frag, f->s->sk->sk_allocation))
+		return NULL;
+	*run = kiw_marker_run(&f->mk, min(n, frag->size - frag->offset));
+	return page_address(frag->page) + frag->offset;
+}
+
+static void copy_crc(struct fpdu *f, void *to, const void *from, u32 n)
+{
+	if (f->s->neg.crc)
+		f->crc = kiw_crc_copy(f->crc, to, from, n);
+	else
+		memcpy(to, from, n);
+}
+
+/* Append @n octets of the ULPDU, few of them; each is read once. */
 static int fpdu_put(struct fpdu *f, const void *p, u32 n)
 {
-	u32 room;
-	void *to = fpdu_room(f, n, &room);
+	u32 run;
+	void *to;
 
-	if (!to)
-		return -ENOMEM;
-	memcpy(to, p, n);
-	if (f->s->neg.crc)
-		f->crc = kiw_crc_update(f->crc, p, n);
-	fpdu_grow(f, n);
+	for (; n; p += run, n -= run) {
+		to = fpdu_room(f, n, n, &run);
+		if (!to)
+			return -ENOMEM;
+		copy_crc(f, to, p, run);
+		fpdu_grow(f, run);
+	}
 	return 0;
 }
 
@@ -121,6 +166,7 @@ static int fpdu_begin(struct fpdu *f, struct kiw_stream *s, const void *hdr, u32
 	u8 buf[KIW_FPDU_LEN_SIZE + KIW_HDR_MAX];
 
 	f->s = s;
+	kiw_marker_begin(&f->mk, tx->offset, s->neg.markers_tx);
 	f->crc = kiw_crc_init();
 	f->ulpdu_len = hdr_len + payload;
 	f->pieces = tx->pieces;
@@ -134,14 +180,25 @@ static int fpdu_begin(struct fpdu *f, struct kiw_stream *s, const void *hdr, u32
 
 static int fpdu_end(struct fpdu *f)
 {
-	u8 buf[KIW_FPDU_PAD_MAX + KIW_FPDU_CRC_SIZE] = {};
-	u32 pad = kiw_fpdu_pad(f->ulpdu_len);
+	u8 buf[KIW_FPDU_PAD_MAX + KIW_MARKER_SIZE + KIW_FPDU_CRC_SIZE] = {};
+	struct kiw_tx *tx = &f->s->tx;
 	__le32 crc = 0;
+	u32 n;
+	int ret;
 
+	/* PAD fills up to where a marker may be, so that none comes before its end. */
+	n = kiw_marker_run(&f->mk, kiw_fpdu_pad(f->ulpdu_len));
+	if (unlikely(kiw_marker_due(&f->mk))) {
+		kiw_marker_put(&f->mk, buf + n);
+		n += KIW_MARKER_SIZE;
+	}
 	if (f->s->neg.crc)
-		crc = kiw_crc_wire(kiw_crc_update(f->crc, buf, pad));
-	memcpy(buf + pad, &crc, sizeof(crc));
-	return fpdu_put(f, buf, pad + KIW_FPDU_CRC_SIZE);
+		crc = kiw_crc_wire(kiw_crc_update(f->crc, buf, n));
+	memcpy(buf + n, &crc, sizeof(crc));
+	ret = fpdu_append(f, buf, n + KIW_FPDU_CRC_SIZE);
+	if (!ret)
+		tx->offset += tx->batch_len - f->batch_len;
+	return ret;
 }
 
 static void fpdu_undo(struct fpdu *f)
@@ -154,40 +211,19 @@ static void fpdu_undo(struct fpdu *f)
 	tx->batch_len = f->batch_len;
 }
 
-static void copy_crc(struct fpdu *f, void *to, const void *from, u32 n)
-{
-	if (f->s->neg.crc)
-		f->crc = kiw_crc_copy(f->crc, to, from, n);
-	else
-		memcpy(to, from, n);
-}
-
-static int fpdu_put_inline(struct fpdu *f, const void *from, u32 n)
-{
-	u32 room;
-	void *to = fpdu_room(f, n, &room);
-
-	if (!to)
-		return -ENOMEM;
-	copy_crc(f, to, from, n);
-	fpdu_grow(f, n);
-	return 0;
-}
-
 /* Append @n octets of a region. The look-up is good for one read-side section only. */
 static int fpdu_put_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n,
 			   enum kiw_mr_fault *fault)
 {
 	struct kiw_stream *s = f->s;
 	struct kiw_mr *mr;
-	u32 room, part, chunk;
+	u32 part, chunk;
 	void *to, *from;
 
 	while (n) {
-		to = fpdu_room(f, 1, &room);
+		to = fpdu_room(f, 1, n, &part);
 		if (!to)
 			return -ENOMEM;
-		part = min(room, n);
 		rcu_read_lock();
 		*fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, part, &mr);
 		if (*fault) {
@@ -216,7 +252,7 @@ static int fpdu_put_request(struct fpdu *f, u32 off, u32 n, enum kiw_mr_fault *f
 	int ret;
 
 	if (tx->wqe.flags & KIW_WQE_INLINE)
-		return n ? fpdu_put_inline(f, tx->inline_data + off, n) : 0;
+		return fpdu_put(f, tx->inline_data + off, n);
 	for (i = 0; n; i++) {
 		if (off >= tx->sge[i].length) {
 			off -= tx->sge[i].length;
@@ -250,7 +286,7 @@ static u32 max_payload(const struct kiw_stream *s, u32 hdr_len)
 {
 	if (s->neg.large)
 		return TX_LARGE;
-	return kiw_mulpdu(READ_ONCE(tcp_sk(s->sk)->mss_cache), false) - hdr_len;
+	return kiw_mulpdu(READ_ONCE(tcp_sk(s->sk)->mss_cache), s->neg.markers_tx) - hdr_len;
 }
 
 /* A request of ours can't be sent: it completes with @status, the peer learns that we gave up. */

@@ -66,13 +66,14 @@ struct kiw_irq {
  * @index: its index in the send queue
  * @len: octets of the message under way
  * @off: octets of it in FPDUs so far
- * @orq: outbound Reads, @orq_size slots of @orq_stride octets
+ * @orq: outbound Reads, @orq_size slots of @orq_stride octets, a power of two
  * @orq_head: oldest
  * @orq_tail: next free
- * @irq: inbound Reads, @irq_size slots
+ * @irq: inbound Reads, @irq_size slots, a power of two
  * @irq_head: oldest
  * @irq_tail: next free
  * @term: the Terminate to send, @term_len octets, 0 none or sent
+ * @offset: octets of the stream in FPDUs so far, markers included, modulo 2^32
  * @frag: memory for FPDUs
  * @piece: the batch; each holds a reference to its page
  * @pieces: how many
@@ -112,6 +113,7 @@ struct kiw_tx {
 	u8			term[KIW_TERM_MAX_LEN];
 	u32			term_len;
 
+	u32			offset;
 	struct page_frag	frag;
 	struct bio_vec		piece[KIW_TX_PIECES];
 	u32			pieces;

@@ -135,17 +135,19 @@ enum kiw_take kiw_sq_take(struct kiw_qp *qp, struct kiw_tx *tx)
 
 	if (prod == sq->next)
 		return KIW_TAKE_NONE;
-	if (prod - sq->done > sq->entries) {
+	/* Those under way count: an index that goes back is as bad as one too far. */
+	if (prod - sq->next > sq->entries - (sq->next - sq->done)) {
 		kiw_stat_inc(&qp->dev->stats, KIW_STAT_RING_ERRORS);
 		return KIW_TAKE_RING;
 	}
 	slot = kiw_ring_slot(&sq->map, sq->next, sq->entries, sq->stride);
 	memcpy(wqe, slot, sizeof(*wqe));
-	barrier();	/* from here on only the copy counts */
+	barrier();	/* from here on only the copy counts, */
 
 	good = wqe->num_sge <= qp->max_send_sge;
 	if (good && !(wqe->flags & KIW_WQE_INLINE))
 		memcpy(tx->sge, slot + sizeof(*wqe), wqe->num_sge * sizeof(tx->sge[0]));
+	barrier();	/* of the buffers, too */
 	tx->inline_data = slot + sizeof(*wqe);
 	tx->index = sq->next++;
 	tx->off = 0;
@@ -246,7 +248,7 @@ enum kiw_take kiw_rq_take(struct kiw_qp *qp, struct kiw_rx *rx)
 	}
 	slot = kiw_ring_slot(&rq->map, rq->next, rq->entries, rq->stride);
 	memcpy(&rqe, slot, sizeof(rqe));
-	barrier();	/* from here on only the copy counts */
+	barrier();	/* as in kiw_sq_take() */
 
 	rx->recv_id = rqe.wr_id;
 	rx->recv_index = rq->next++;
@@ -255,6 +257,7 @@ enum kiw_take kiw_rq_take(struct kiw_qp *qp, struct kiw_rx *rx)
 	if (rqe.num_sge <= qp->max_recv_sge) {
 		rx->recv_sges = rqe.num_sge;
 		memcpy(rx->recv_sge, slot + sizeof(rqe), rqe.num_sge * sizeof(rx->recv_sge[0]));
+		barrier();
 		room = sge_total(rx->recv_sge, rqe.num_sge);
 	}
 	if (room < 0) {

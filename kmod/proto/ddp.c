@@ -113,9 +113,6 @@ static enum kiw_step parse_untagged(const u8 *ulpdu, u32 have, u32 ulpdu_len, st
 {
 	const struct kiw_untagged_hdr *hdr = (const void *)ulpdu;
 
-	if (have < KIW_UNTAGGED_LEN)
-		return seg_more(seg, KIW_UNTAGGED_LEN);
-
 	seg->inv_stag = be32_to_cpu(hdr->inv_stag);
 	seg->qn = be32_to_cpu(hdr->qn);
 	seg->msn = be32_to_cpu(hdr->msn);
@@ -151,8 +148,13 @@ enum kiw_step kiw_seg_parse(const u8 *ulpdu, u32 have, u32 ulpdu_len, u32 caps,
 		return seg_bad(seg, KIW_ERR_DDP_CATASTROPHE);
 	if (have < KIW_TAGGED_LEN)
 		return seg_more(seg, KIW_TAGGED_LEN);
-	if (!(ctrl->ddp & KIW_DDP_TAGGED) && ulpdu_len < KIW_UNTAGGED_LEN)
-		return seg_bad(seg, KIW_ERR_DDP_CATASTROPHE);
+	if (!(ctrl->ddp & KIW_DDP_TAGGED)) {
+		if (ulpdu_len < KIW_UNTAGGED_LEN)
+			return seg_bad(seg, KIW_ERR_DDP_CATASTROPHE);
+		/* A Terminate returns the whole header, whatever is wrong with it */
+		if (have < KIW_UNTAGGED_LEN)
+			return seg_more(seg, KIW_UNTAGGED_LEN);
+	}
 
 	err = check_ctrl(ctrl, caps);
 	if (err)

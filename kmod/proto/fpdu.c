@@ -24,19 +24,10 @@ u32 kiw_mulpdu(u32 emss, bool markers)
 
 u32 kiw_fpdu_markers(u32 offset, u32 ulpdu_len)
 {
-	u32 body = kiw_fpdu_len(ulpdu_len) - KIW_FPDU_CRC_SIZE;
 	struct kiw_marker mk;
-	u32 count = 0;
 
 	kiw_marker_begin(&mk, offset, true);
-	if (!mk.gap) {
-		count = 1;
-		mk.gap = MARKER_RUN;
-	}
-	/* One due right behind PAD counts, it comes before the CRC */
-	if (body >= mk.gap)
-		count += 1 + (body - mk.gap) / MARKER_RUN;
-	return count;
+	return kiw_marker_count(&mk, kiw_fpdu_len(ulpdu_len) - KIW_FPDU_CRC_SIZE);
 }
 
 void kiw_marker_begin(struct kiw_marker *mk, u32 offset, bool on)
@@ -50,12 +41,9 @@ void kiw_marker_begin(struct kiw_marker *mk, u32 offset, bool on)
 	mk->ptr = mk->gap;
 }
 
-u32 kiw_marker_run(struct kiw_marker *mk, u32 n)
+u32 kiw_marker_count(const struct kiw_marker *mk, u32 n)
 {
-	u32 run = min_t(u32, n, mk->gap);
-
-	mk->gap -= run;
-	return run;
+	return n < mk->gap ? 0 : 1 + (n - mk->gap) / MARKER_RUN;
 }
 
 static void marker_step(struct kiw_marker *mk)

@@ -130,7 +130,22 @@ static inline bool kiw_marker_due(const struct kiw_marker *mk)
  *
  * Return: octets walked over, up to @n; less when a marker comes first.
  */
-u32 kiw_marker_run(struct kiw_marker *mk, u32 n);
+static inline u32 kiw_marker_run(struct kiw_marker *mk, u32 n)
+{
+	u32 run = min_t(u32, n, mk->gap);
+
+	mk->gap -= run;
+	return run;
+}
+
+/**
+ * kiw_marker_count() - how many markers are still to come
+ * @mk: walk
+ * @n: octets left of ULPDU_Length, ULPDU and PAD
+ *
+ * Return: those in front of, among and right behind these octets.
+ */
+u32 kiw_marker_count(const struct kiw_marker *mk, u32 n);
 
 /**
  * kiw_marker_put() - write the marker that is due and walk past it

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // hostile_target ADDRESS PORT: accepts everybody, tells about a region that the peer may write and read, and sends back
-// what it gets. Ends with 0 on SIGTERM, if nobody ever wrote around a region.
+// what it gets, except for "forget": it takes the region back; "spoil": it posts a bad request; "stop": it has its QP
+// send a Terminate. Ends with 0 on SIGTERM, if nobody ever wrote around a region.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <endian.h>
 #include <map>
+#include <string_view>
 
 static constexpr size_t guard = 4096, region = 65536, message = 1024, messages = 8;
 
@@ -29,7 +31,7 @@ static void check(bool good, const char *what)
 
 struct Connection {
 	uint8_t *area;
-	ibv_mr *region_mr;
+	ibv_mr *region_mr, *read_only, *write_only;
 	uint8_t *buffers;
 	ibv_mr *buffers_mr;
 };
@@ -53,10 +55,10 @@ static void post_receive(rdma_cm_id *id, uint64_t index)
 	ibv_post_recv(id->qp, &wr, &bad);
 }
 
-static void send_back(rdma_cm_id *id, uint64_t index, uint32_t length)
+static void send_back(rdma_cm_id *id, uint64_t index, uint32_t length, bool spoilt = false)
 {
 	auto c = static_cast<Connection *>(id->context);
-	ibv_sge sge = {uintptr_t(c->buffers + index * message), length, c->buffers_mr->lkey};
+	ibv_sge sge = {uintptr_t(c->buffers + index * message), length, c->buffers_mr->lkey ^ spoilt};
 	ibv_send_wr wr = {}, *bad;
 
 	wr.wr_id = index;
@@ -67,14 +69,40 @@ static void send_back(rdma_cm_id *id, uint64_t index, uint32_t length)
 	ibv_post_send(id->qp, &wr, &bad);
 }
 
+static void on_message(rdma_cm_id *id, uint64_t index, uint32_t length)
+{
+	auto c = static_cast<Connection *>(id->context);
+	const std::string_view text(reinterpret_cast<char *>(c->buffers + index * message), length);
+
+	if (text == "forget") {
+		ibv_dereg_mr(c->region_mr);
+		c->region_mr = nullptr;
+	} else if (text == "stop") {
+		ibv_qp_attr attr = {};
+		attr.qp_state = IBV_QPS_SQE;
+		ibv_modify_qp(id->qp, &attr, IBV_QP_STATE);
+	} else {
+		send_back(id, index, length, text == "spoil");
+	}
+}
+
+static ibv_mr *make_region(ibv_pd *pd, Connection *c, int access)
+{
+	ibv_mr *mr = ibv_reg_mr(pd, c->area + guard, region, IBV_ACCESS_LOCAL_WRITE | access);
+
+	check(mr, "ibv_reg_mr");
+	return mr;
+}
+
 static void release(rdma_cm_id *id)
 {
 	auto c = static_cast<Connection *>(id->context);
 
 	by_qp.erase(id->qp->qp_num);
 	rdma_destroy_qp(id);
-	ibv_dereg_mr(c->region_mr);
-	ibv_dereg_mr(c->buffers_mr);
+	for (ibv_mr *mr : {c->region_mr, c->read_only, c->write_only, c->buffers_mr})
+		if (mr)
+			ibv_dereg_mr(mr);
 	for (size_t i = 0; i < guard; i++)
 		if (c->area[i] != 0xee || c->area[guard + region + i] != 0xee)
 			broken = true;
@@ -101,10 +129,11 @@ static void on_request(rdma_cm_id *id)
 		static_cast<uint8_t *>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	memset(c->area, 0xee, size);
 	c->buffers = new uint8_t[messages * message];
-	c->region_mr = ibv_reg_mr(
-		pd, c->area + guard, region, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	c->region_mr = make_region(pd, c, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	c->read_only = make_region(pd, c, IBV_ACCESS_REMOTE_READ);
+	c->write_only = make_region(pd, c, IBV_ACCESS_REMOTE_WRITE);
 	c->buffers_mr = ibv_reg_mr(pd, c->buffers, messages * message, IBV_ACCESS_LOCAL_WRITE);
-	check(c->region_mr && c->buffers_mr, "ibv_reg_mr");
+	check(c->buffers_mr, "ibv_reg_mr");
 	id->context = c;
 
 	ibv_qp_init_attr attr = {};
@@ -118,8 +147,9 @@ static void on_request(rdma_cm_id *id)
 
 	struct {
 		uint64_t address;
-		uint32_t stag, length;
-	} about = {htobe64(uintptr_t(c->area + guard)), htobe32(c->region_mr->rkey), htobe32(region)};
+		uint32_t stag, length, read_only, write_only;
+	} about = {htobe64(uintptr_t(c->area + guard)), htobe32(c->region_mr->rkey), htobe32(region),
+		htobe32(c->read_only->rkey), htobe32(c->write_only->rkey)};
 	rdma_conn_param param = {};
 	param.private_data = &about;
 	param.private_data_len = sizeof(about);
@@ -146,7 +176,7 @@ static void on_completion()
 		if (wc.status != IBV_WC_SUCCESS || it == by_qp.end())
 			continue;
 		if (wc.opcode == IBV_WC_RECV)
-			send_back(it->second, wc.wr_id, wc.byte_len);
+			on_message(it->second, wc.wr_id, wc.byte_len);
 		else
 			post_receive(it->second, wc.wr_id);
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // Servers that misbehave while a client (rping) connects to them
-#include "link.hpp"
+#include "scenarios.hpp"
 
 namespace {
 
@@ -134,6 +134,29 @@ void slow_reply(Link &link)
 	link.must_end();
 }
 
+void markers(Link &link)
+{
+	Frame f = reply();
+
+	f.flags |= with_markers;
+	link.frame(request_key);
+	link.send(frame(f));
+	link.expect(true, true);
+	must_be_up(link);
+	link.finish();
+	link.must_end();
+}
+
+void asked_for_markers(Link &link) // by the client's parameter, and only in the octets that it receives
+{
+	if (!(link.frame(request_key)[16] & with_markers))
+		throw Failure("the client doesn't ask for markers");
+	link.send(frame(reply()));
+	must_be_up(link);
+	link.send(Stream{true}.fpdu(terminate_segment(0, 0, 0xff)));
+	link.must_end();
+}
+
 void reset_when_up(Link &link)
 {
 	link.frame(request_key);
@@ -208,6 +231,8 @@ const Scenario scenarios[] = {
 	{"reset_after_request", reset_after_request, failed, ""},
 	{"reset_during_reply", reset_during_reply, failed, ""},
 	{"slow_reply", slow_reply, "connects=1 *", "octet by octet, but right"},
+	{"markers", markers, "connects=1 *", "wants markers"},
+	{"marked", asked_for_markers, "connects=1 terminates_received=1", ""},
 	{"reset_when_up", reset_when_up, "connects=1 connections_lost=1", ""},
 	{"goes_on", goes_on, malformed, "doesn't wait for the client's first frame"},
 	{"garbage_when_up", garbage_when_up<enhanced>, "connects=1 stream_errors=1 terminates_sent=1", ""},

@@ -1,50 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Peers that connect to a server and misbehave at each step. The server is hostile_target.
-#include <cstring>
-
-#include "link.hpp"
+// Peers that connect to a server and misbehave during the start-up, and in what TCP carries for them.
+#include "server.hpp"
 
 namespace {
-
-// What the target tells in its Reply about the region that we may use
-struct Region {
-	uint64_t address;
-	uint32_t stag;
-	uint32_t length;
-};
-
-Region start(Link &link, uint8_t flags = with_crc)
-{
-	link.send(frame({.flags = flags}));
-	Bytes reply = link.frame(reply_key);
-	if (reply[16] & rejected || reply.size() != 20 + 16)
-		throw Failure("the target didn't accept");
-	return {get(&reply[20], 8), uint32_t(get(&reply[28], 4)), uint32_t(get(&reply[32], 4))};
-}
-
-// The target sends back what it gets.
-void echo(Link &link, uint32_t number, const Bytes &message)
-{
-	link.send(fpdu(send_segment(number, message)));
-	auto back = link.ulpdu();
-	if (!back || *back != send_segment(number, message))
-		throw Failure("the message didn't come back as it was");
-}
-
-// What the target may not take: it has to say why, and to end
-template <typename Make>
-void refused(Link &link, uint8_t layer, uint8_t type, uint8_t code, Make make)
-{
-	Region region = start(link);
-
-	link.send(fpdu(make(region)));
-	link.must_terminate(layer, type, code);
-	link.finish();
-	link.must_end();
-}
-
-const Bytes hello = {'h', 'e', 'l', 'l', 'o'};
-const Bytes page(4096, 0x55);
 
 // --- start-up ---
 
@@ -60,19 +18,17 @@ void reset_during_request(Link &link)
 	link.reset();
 }
 
+void fin_during_request(Link &link)
+{
+	link.send_slowly(first(frame({}), 11));
+	link.finish();
+	link.must_end();
+}
+
 void reset_after_request(Link &link)
 {
 	link.send(frame({}));
 	link.reset();
-}
-
-void markers(Link &link)
-{
-	link.send(frame({.flags = with_crc | with_markers}));
-	Bytes reply = link.frame(reply_key);
-	if (!(reply[16] & rejected))
-		throw Failure("accepted, but nobody there inserts markers");
-	link.must_end();
 }
 
 void much_private_data(Link &link)
@@ -221,6 +177,18 @@ void fin_during_frame(Link &link)
 	link.must_end();
 }
 
+void fin_behind_much(Link &link)
+{
+	Region region = start(link);
+	Bytes much;
+
+	for (int i = 0; i < 400; i++)
+		much = much + fpdu(tagged_segment(op_write, region.stag, region.address, page));
+	link.send(much);
+	link.finish();
+	link.must_end();
+}
+
 void reset_after_start(Link &link)
 {
 	start(link);
@@ -260,134 +228,6 @@ void urgent(Link &link)
 	link.must_end();
 }
 
-// --- segments ---
-
-void opcode(Link &link)
-{
-	refused(link, 0, 2, 6, [](Region) { return untagged_segment(0xc, 0, 1, 0, hello); });
-}
-
-void rdmap_version(Link &link)
-{
-	refused(link, 0, 2, 5, [](Region) { return untagged_segment(op_send, 0, 1, 0, hello, last | ddp_1, 0x80); });
-}
-
-void ddp_version(Link &link)
-{
-	refused(link, 1, 2, 6, [](Region) { return untagged_segment(op_send, 0, 1, 0, hello, last | 2); });
-}
-
-void tagged_ddp_version(Link &link)
-{
-	refused(link, 1, 1, 4,
-		[](Region r) { return tagged_segment(op_write, r.stag, r.address, hello, tagged | last | 2); });
-}
-
-void queue_number(Link &link)
-{
-	refused(link, 1, 2, 1, [](Region) { return untagged_segment(op_send, 9, 1, 0, hello); });
-}
-
-void message_number(Link &link)
-{
-	refused(link, 1, 2, 3, [](Region) { return send_segment(2, hello); });
-}
-
-void message_offset(Link &link)
-{
-	refused(link, 1, 2, 4, [](Region) { return untagged_segment(op_send, 0, 1, 64, hello); });
-}
-
-void long_message(Link &link) // the target's buffers have 1024 octets
-{
-	refused(link, 1, 2, 5, [](Region) { return send_segment(1, Bytes(1400, 1)); });
-}
-
-void no_receive(Link &link)
-{
-	start(link);
-	// The target has 8 buffers, and gives them back only when it runs: one message that never ends takes one, but
-	// its next parts go on to the buffer's end.
-	for (uint32_t i = 0; i < 8; i++)
-		link.send(fpdu(untagged_segment(op_send, 0, 1, i * 128, Bytes(128, 1), ddp_1)));
-	link.send(fpdu(untagged_segment(op_send, 0, 1, 1024, Bytes(128, 1), ddp_1)));
-	link.must_terminate(1, 2, 5);
-	link.finish();
-	link.must_end();
-}
-
-void write_stag(Link &link)
-{
-	refused(link, 1, 1, 0, [](Region r) { return tagged_segment(op_write, r.stag ^ 1, r.address, hello); });
-}
-
-void write_index(Link &link)
-{
-	refused(link, 1, 1, 0,
-		[](Region r) { return tagged_segment(op_write, r.stag ^ 0x7fff0000, r.address, hello); });
-}
-
-void write_before(Link &link)
-{
-	refused(link, 1, 1, 1, [](Region r) { return tagged_segment(op_write, r.stag, r.address - 1, hello); });
-}
-
-void write_behind(Link &link)
-{
-	refused(link, 1, 1, 1,
-		[](Region r) { return tagged_segment(op_write, r.stag, r.address + r.length - 4, hello); });
-}
-
-void write_wrap(Link &link)
-{
-	refused(link, 1, 1, 3, [](Region r) { return tagged_segment(op_write, r.stag, ~uint64_t(3), Bytes(8, 1)); });
-}
-
-void read_stag(Link &link)
-{
-	refused(link, 0, 1, 0, [](Region r) { return read_segment(1, r.stag ^ 1, r.address, 16); });
-}
-
-void read_behind(Link &link)
-{
-	refused(link, 0, 1, 1, [](Region r) { return read_segment(1, r.stag, r.address + 16, r.length); });
-}
-
-void read_flood(Link &link)
-{
-	link.receive_little();
-	Region region = start(link);
-
-	// Far more than the target has agreed to hold. While nobody takes the answers they pile up.
-	for (uint32_t i = 1; i <= 400; i++)
-		link.send(fpdu(read_segment(i, region.stag, region.address, region.length)));
-	link.must_terminate(1, 2, 2);
-	link.finish();
-	link.must_end();
-}
-
-void response_unasked(Link &link)
-{
-	start(link);
-	link.send(fpdu(tagged_segment(op_response, 0x1234, 0, hello)));
-	link.must_end();
-}
-
-void terminate(Link &link)
-{
-	start(link);
-	link.send(fpdu(terminate_segment(0, 0, 0xff)));
-	link.must_end();
-}
-
-void terminate_with_little(Link &link)
-{
-	start(link);
-	link.send(fpdu(untagged_segment(op_terminate, 2, 1, 0, {0, 0})));
-	link.must_end();
-}
-
-constexpr const char *failed = "connects=1 stream_errors=1 terminates_sent=1";
 constexpr const char *malformed = "mpa_malformed=1";
 
 const Scenario scenarios[] = {
@@ -421,8 +261,8 @@ const Scenario scenarios[] = {
 		},
 		"", ""},
 	{"reset_during_request", reset_during_request, "", ""},
+	{"fin_during_request", fin_during_request, "", "octet by octet"},
 	{"reset_after_request", reset_after_request, "*", "the server may or may not see it in time"},
-	{"markers", markers, "mpa_rejects=1", "wants markers"},
 	{"much_private_data", much_private_data, "mpa_rejects=1", "more than a server could be told"},
 	{"reserved_bits", reserved_bits, "connects=1 *", "are to be ignored"},
 	{"slow_request", slow_request, "connects=1", "octet by octet, but right"},
@@ -442,31 +282,11 @@ const Scenario scenarios[] = {
 	{"short_untagged", short_frame<17, false>, "connects=1 stream_errors=1 *", "an octet less than a header"},
 	{"reset_after_start", reset_after_start, "connects=1 connections_lost=1", ""},
 	{"reset_during_frame", reset_during_frame, "connects=1 connections_lost=1", ""},
+	{"fin_behind_much", fin_behind_much, "connects=1", "of good frames"},
 	{"fin_during_frame", fin_during_frame, "connects=1 connections_lost=1", ""},
 	{"garbage_after_start", garbage_after_start, "connects=1 stream_errors=1 *", ""},
 	{"garbage_without_crc", garbage_without_crc, "connects=1 stream_errors=1 *", ""},
 	{"urgent", urgent, "connects=1 *", "TCP's urgent data in between"},
-
-	{"opcode", opcode, failed, ""},
-	{"rdmap_version", rdmap_version, failed, ""},
-	{"ddp_version", ddp_version, failed, "of an untagged segment"},
-	{"tagged_ddp_version", tagged_ddp_version, failed, ""},
-	{"queue_number", queue_number, failed, ""},
-	{"message_number", message_number, failed, "not the next"},
-	{"message_offset", message_offset, failed, "not the next"},
-	{"long_message", long_message, failed, "does not fit the buffer"},
-	{"endless_message", no_receive, failed, "each part fits, all of them don't"},
-	{"write_key", write_stag, failed, "wrong key octet"},
-	{"write_index", write_index, failed, "unknown STag"},
-	{"write_before", write_before, failed, "the region"},
-	{"write_behind", write_behind, failed, "the region"},
-	{"write_wrap", write_wrap, failed, "around the end of all addresses"},
-	{"read_key", read_stag, failed, "wrong key octet"},
-	{"read_behind", read_behind, failed, "the region"},
-	{"read_flood", read_flood, failed, "more Reads than agreed on"},
-	{"response_unasked", response_unasked, "connects=1 stream_errors=1 *", "to no Read"},
-	{"terminate", terminate, "connects=1 terminates_received=1", ""},
-	{"terminate_with_little", terminate_with_little, "connects=1 *", "shorter than it may be"},
 };
 
 } // namespace

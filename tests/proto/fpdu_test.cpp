@@ -193,6 +193,33 @@ TEST(Marker, pointers_agree_with_a_slow_model)
 	}
 }
 
+TEST(Marker, those_still_to_come_are_counted)
+{
+	for (std::uint32_t offset = 0; offset < KIW_MARKER_SPACING; offset += 4) {
+		for (std::uint32_t n = 14; n < 1700; n += 11) {
+			Model model(offset);
+			model.fpdu(n);
+
+			kiw_marker mk;
+			kiw_marker_begin(&mk, offset, true);
+			std::size_t ahead = model.pointers.size();
+			for (std::uint32_t left = kiw_fpdu_len(n) - KIW_FPDU_CRC_SIZE; left;
+				left -= kiw_marker_run(&mk, std::min(left, 100u))) {
+				ASSERT_EQ(kiw_marker_count(&mk, left), ahead) << offset << " " << n << " " << left;
+				if (!kiw_marker_due(&mk))
+					continue;
+				Bytes m(KIW_MARKER_SIZE);
+				kiw_marker_put(&mk, m.data());
+				ahead--;
+			}
+			ASSERT_EQ(kiw_marker_count(&mk, 0), ahead);
+		}
+	}
+	kiw_marker off;
+	kiw_marker_begin(&off, 0, false);
+	EXPECT_EQ(kiw_marker_count(&off, 0xffff), 0u);
+}
+
 TEST(Marker, streams_match_the_vectors)
 {
 	for (const auto &v : vec_marked) {

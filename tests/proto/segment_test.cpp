@@ -204,6 +204,19 @@ TEST(Segment, first_of_two_mistakes_counts)
 	EXPECT_EQ(verdict(b), KIW_ERR_DDP_QN);
 }
 
+TEST(Segment, whatever_is_wrong_the_whole_ddp_header_was_seen)
+{
+	for (const Bytes &control : {Bytes{0x42, 0x43}, Bytes{0x41, 0x83}, Bytes{0x41, 0x4f}, Bytes{0x41, 0x40}}) {
+		const Bytes b = control + slice(good(KIW_OP_SEND, 30), 2, 46);
+		for (std::size_t have = 14; have < 18; have++) {
+			const Parsed p = parse(b, have);
+			ASSERT_EQ(p.step, KIW_MORE);
+			EXPECT_EQ(p.seg.need, 18);
+		}
+		EXPECT_EQ(parse(b, 18).step, KIW_BAD);
+	}
+}
+
 TEST(Segment, terminate_of_any_length_is_passed_on)
 {
 	for (std::size_t n = 18; n < 200; n++) {

@@ -271,11 +271,18 @@ int play_part(const std::vector<std::string> &arguments)
 	try {
 		if (part == "part-bereaved")
 			return part_bereaved(arguments.at(1));
+		if (part == "part-limited")
+			return part_limited(arguments.at(1), arguments.at(2));
+		if (part == "part-grouped")
+			return part_grouped(arguments.at(1), arguments.at(2));
 		const auto number = arguments.size() > 1 ? static_cast<std::uint32_t>(std::stoul(arguments[1])) : 0U;
 		if (part == "part-sender")
 			part_sender(static_cast<std::uint16_t>(number));
 		if (part == "part-target")
 			part_target(static_cast<std::uint16_t>(number));
+		if (part == "part-thief")
+			return part_thief(static_cast<std::uint16_t>(number),
+				static_cast<std::uint32_t>(std::stoul(arguments.at(2))));
 		if (part == "part-both")
 			part_both();
 		if (part == "part-scribbler") {

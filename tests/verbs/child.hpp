@@ -16,6 +16,13 @@ int play_part(const std::vector<std::string> &arguments);
 /// Removes the device that it is using by a command, and sees what the verbs say then (removal_test.cpp).
 int part_bereaved(const std::string &removal);
 
+/// Gives all rights away, takes as much of the device's memory as it gets, and sees where that ends (limits_test.cpp).
+int part_limited(const std::string &device, const std::string &what);
+/// Enters a control group that allows for eight objects, and counts them (limits_test.cpp).
+int part_grouped(const std::string &device, const std::string &group);
+/// Tries to connect a QP that isn't its own (limits_test.cpp).
+int part_thief(std::uint16_t port, std::uint32_t qp_num);
+
 class Side;
 
 /// A doorbell as the provider rings it, whatever is in the ring.

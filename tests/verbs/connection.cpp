@@ -284,6 +284,7 @@ std::unique_ptr<Side> start_connecting(std::uint16_t port, const Options &option
 	Caller caller(port);
 	auto side = std::make_unique<Side>(std::move(caller.id), caller.events, options);
 	rdma_conn_param param = parameters(options.request_data, options.reads);
+	const Parameters wanted(options.parameters);
 
 	if (rdma_connect(side->id(), &param))
 		fail("rdma_connect", errno);
@@ -299,6 +300,7 @@ std::unique_ptr<Side> accept(
 
 	if (prepare)
 		prepare(*side);
+	const Parameters wanted(options.parameters);
 	if (rdma_accept(side->id(), &param))
 		fail("rdma_accept", errno);
 	return side;

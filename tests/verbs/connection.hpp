@@ -61,6 +61,7 @@ struct Options {
 	std::uint8_t reads = 16;		// that may be outstanding, in both directions
 	std::vector<std::uint8_t> request_data; // private data
 	std::vector<std::uint8_t> reply_data;
+	std::map<std::string, std::string> parameters; // of the module, when this end says what it wants
 };
 
 /// Shorthand for what a work request has beyond its buffers.

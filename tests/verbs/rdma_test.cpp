@@ -68,6 +68,25 @@ TEST_F(Rdma, ReadSizesAtOddOffsets)
 	}
 }
 
+TEST_F(Rdma, FewOctetsAcrossTheEdgeOfAPage)
+{
+	at_a.fill_pattern(3);
+	for (const std::size_t size : {1, 2, 3, 4, 5, 7, 8, 31, 32, 33, 64, 127, 128}) {
+		for (std::size_t place = 4096 - 128; place <= 4096; place++) {
+			SCOPED_TRACE(testing::Message() << size << " octets at " << place);
+			std::fill_n(at_b.data() + 3840, 512, untouched);
+			ASSERT_EQ(pair.a().write({at_a.sge(place, size)}, remote(place, 1, 0)), 0);
+			// Back into the next two pages
+			ASSERT_EQ(pair.a().read({at_a.sge(8192 + place, size)}, remote(place, 2)), 0);
+			EXPECT_WC(pair.a().sent(), 2, IBV_WC_SUCCESS);
+			EXPECT_TRUE(same(at_a.bytes(place, size), at_b.bytes(place, size)));
+			EXPECT_TRUE(same(at_a.bytes(place, size), at_a.bytes(8192 + place, size)));
+			EXPECT_TRUE(all_equal(at_b.bytes(3840, place - 3840), untouched));
+			EXPECT_TRUE(all_equal(at_b.bytes(place + size, 4352 - place - size), untouched));
+		}
+	}
+}
+
 TEST_F(Rdma, WriteGathersSixteenPieces)
 {
 	Sges pieces;
@@ -280,6 +299,81 @@ TEST(RdmaDepth, ReadsInBothDirectionsAtOnce)
 	}
 	EXPECT_TRUE(same(to_a.bytes(), at_b.bytes()));
 	EXPECT_TRUE(same(to_b.bytes(), at_a.bytes()));
+}
+
+TEST(RdmaDepth, EveryPairOfDepthsConnects)
+{
+	for (const std::uint8_t calls : {0, 1, 2, 127, 128}) {
+		for (const std::uint8_t serves : {0, 1, 2, 127, 128}) {
+			SCOPED_TRACE(testing::Message() << int{calls} << " and " << int{serves});
+			Pair pair({.reads = calls}, {.reads = serves});
+			const Region at_a(pair.a().pd(), 100);
+			const Region at_b(pair.b().pd(), 100);
+			pair.sync();
+			ibv_qp_attr attr{};
+			ibv_qp_init_attr init{};
+			ASSERT_EQ(ibv_query_qp(pair.a().qp(), &attr, IBV_QP_MAX_QP_RD_ATOMIC, &init), 0);
+			at_b.fill_pattern(calls);
+			ASSERT_EQ(pair.a().read({at_a.sge()}, {.remote = at_b.address(), .rkey = at_b.rkey()}), 0);
+			if (attr.max_rd_atomic) {
+				EXPECT_WC(pair.a().sent(), 0, IBV_WC_SUCCESS);
+				EXPECT_TRUE(same(at_a.bytes(), at_b.bytes()));
+			} else {
+				EXPECT_WC(pair.a().sent(), 0, IBV_WC_LOC_QP_OP_ERR);
+			}
+		}
+	}
+}
+
+TEST(RdmaDepth, WithoutAReceiveRingTheRestWorks)
+{
+	Options options;
+	options.cap.max_recv_wr = 0;
+	options.cap.max_recv_sge = 0;
+	Pair pair({}, options);
+	const Region at_a(pair.a().pd(), 5000);
+	const Region at_b(pair.b().pd(), 5000);
+
+	at_a.fill_pattern(1);
+	at_b.fill(untouched);
+	ASSERT_EQ(pair.a().write({at_a.sge()}, {.flags = 0, .remote = at_b.address(), .rkey = at_b.rkey()}), 0);
+	ASSERT_EQ(pair.a().read({at_a.sge()}, {.remote = at_b.address(), .rkey = at_b.rkey()}), 0);
+	EXPECT_WC(pair.a().sent(), 0, IBV_WC_SUCCESS);
+	EXPECT_TRUE(same(at_a.bytes(), at_b.bytes()));
+	ASSERT_EQ(pair.a().send(), 0);
+	pair.a().wait_disconnected();
+	pair.b().wait_disconnected();
+}
+
+TEST(RdmaDepth, ReadsOfThePeerLeaveTurnsToOwnMessages)
+{
+	constexpr std::size_t each = 1 << 20;
+	constexpr std::uint64_t messages = 8;
+	Pair pair;
+	const Region from(pair.a().pd(), each);
+	const Region to(pair.b().pd(), each);
+	const auto read = [&] {
+		return pair.b().read({to.sge()}, {.remote = from.address(), .rkey = from.rkey()});
+	};
+	std::size_t received = 0;
+
+	pair.b().receive_empty(messages);
+	for (int i = 0; i < 16; i++)
+		ASSERT_EQ(read(), 0);
+	for (std::uint64_t i = 0; i < messages; i++)
+		ASSERT_EQ(pair.a().send({}, {.id = i}), 0);
+	// There is always another Read to answer.
+	wait_until(
+		[&] {
+			for (const ibv_wc &wc : poll_all(pair.b().send_cq())) {
+				EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+				EXPECT_EQ(read(), 0);
+			}
+			for (const ibv_wc &wc : poll_all(pair.b().recv_cq()))
+				EXPECT_WC(wc, received++, IBV_WC_SUCCESS);
+			return received == messages;
+		},
+		"the messages between the Responses");
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -29,6 +30,18 @@ void in_threads(int count, const std::function<void(int)> &body)
 	for (auto &thread : threads)
 		thread.join();
 }
+
+/// Tells other threads to stop when its scope ends, however it does.
+class StopAtEnd {
+public:
+	explicit StopAtEnd(std::atomic<bool> &stop) : stop_(stop) {}
+	~StopAtEnd() { stop_ = true; }
+	StopAtEnd(const StopAtEnd &) = delete;
+	StopAtEnd &operator=(const StopAtEnd &) = delete;
+
+private:
+	std::atomic<bool> &stop_;
+};
 
 TEST(Stress, ThreadsShareAQp)
 {
@@ -164,8 +177,8 @@ TEST(Stress, PairsComeAndGoBesideTraffic)
 
 	in_threads(3, [&](int t) {
 		if (t == 0) {
+			const StopAtEnd end(stop);
 			Mixer(steady.a(), steady.b(), 7).play(300);
-			stop = true;
 			return;
 		}
 		while (!stop) {
@@ -176,6 +189,57 @@ TEST(Stress, PairsComeAndGoBesideTraffic)
 			}
 		}
 	});
+}
+
+/// Connections with a CRC, whatever the default is.
+class WithCrc : public testing::Test {
+protected:
+	void SetUp() override
+	{
+		std::ifstream(parameter) >> before;
+		if (!set("Y"))
+			GTEST_SKIP() << "the module's parameters can't be set here";
+	}
+	void TearDown() override { set(before); }
+
+	static bool set(const std::string &value)
+	{
+		std::ofstream file(parameter);
+		return bool(file << value << std::flush);
+	}
+
+	static constexpr const char *parameter = "/sys/module/kiwarp/parameters/crc";
+	std::string before;
+};
+
+// What a checksum covers must be what is sent and what has arrived, not what stands in the memory of a process at
+// some time before or after.
+TEST_F(WithCrc, MemoryMayChangeWhileItIsSentAndPlaced)
+{
+	constexpr std::size_t area = 300000;
+	Pair pair;
+	const Region at_a(pair.a().pd(), area);
+	const Region at_b(pair.b().pd(), area);
+	std::atomic<bool> stop = false;
+
+	in_threads(3, [&](int t) {
+		std::mt19937 random(static_cast<std::uint32_t>(t));
+		if (t) {
+			const Region &mine = t == 1 ? at_a : at_b;
+			while (!stop) {
+				const std::size_t start = random() % (area - 4096);
+				std::memset(mine.data() + start, static_cast<int>(random()), random() % 4096);
+			}
+			return;
+		}
+		const StopAtEnd end(stop);
+		for (std::uint64_t i = 0; i < 60; i++) {
+			const Work work = {.id = i, .remote = at_b.address(), .rkey = at_b.rkey()};
+			EXPECT_EQ(i % 2 ? pair.a().read({at_a.sge()}, work) : pair.a().write({at_a.sge()}, work), 0);
+			EXPECT_WC(pair.a().sent(), i, IBV_WC_SUCCESS);
+		}
+	});
+	pair.sync();
 }
 
 } // namespace

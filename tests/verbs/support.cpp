@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
+#include <optional>
 #include <poll.h>
 #include <sched.h>
 #include <stdexcept>
@@ -68,6 +70,34 @@ Where client_end()
 Where server_end()
 {
 	return parse_where("KIWARP_TEST_SERVER", "10.77.0.2@right");
+}
+
+/// Gives a parameter of the module a value, and tells which it had; nothing if that isn't possible.
+static std::optional<std::string> exchange_parameter(const std::string &name, const std::string &value)
+{
+	std::fstream file("/sys/module/kiwarp/parameters/" + name);
+	std::string before;
+
+	file >> before;
+	file.seekp(0);
+	file << value << std::flush;
+	return file ? std::optional(before) : std::nullopt;
+}
+
+Parameters::Parameters(const std::map<std::string, std::string> &values)
+{
+	for (const auto &[name, value] : values) {
+		const auto before = exchange_parameter(name, value);
+		if (!before)
+			fail("parameter " + name);
+		before_[name] = *before;
+	}
+}
+
+Parameters::~Parameters()
+{
+	for (const auto &[name, value] : before_)
+		EXPECT_TRUE(exchange_parameter(name, value)) << name;
 }
 
 InNamespace::InNamespace(const std::string &name)

@@ -12,6 +12,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
+#include <map>
 #include <memory>
 #include <rdma/rdma_cma.h>
 #include <span>
@@ -54,6 +55,18 @@ void wait_readable(int fd, const std::string &what);
 bool readable(int fd);
 
 [[noreturn]] void fail(const std::string &what, int error = 0);
+
+/// Parameters of the module, by name, that have other values for a scope.
+class Parameters {
+public:
+	explicit Parameters(const std::map<std::string, std::string> &values);
+	~Parameters();
+	Parameters(const Parameters &) = delete;
+	Parameters &operator=(const Parameters &) = delete;
+
+private:
+	std::map<std::string, std::string> before_;
+};
 
 // --- objects --------------------------------------------------------------------------------------
 
