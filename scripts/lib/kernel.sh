@@ -46,7 +46,8 @@ uml_make() {
 	mapfile -t files < <(uml_configs "$configs")
 	cat "${files[@]}" >"$dir.new/kiwarp.config"
 	cp "$TOP/scripts/kernels/build-uml" "$dir.new/kiwarp-build"
-	LIMIT=5400 in_tree "$tree" "$dir.new:/kernel" -- bash /kernel/kiwarp-build >"$dir.log" 2>&1 </dev/null ||
+	mkdir -p "$CACHE/ccache"
+	LIMIT=5400 in_tree "$tree" "$dir.new:/kernel" "$CACHE/ccache:/ccache" -- bash /kernel/kiwarp-build >"$dir.log" 2>&1 </dev/null ||
 		{ tail -n 20 "$dir.log" >&2; die 96 "the kernel was not built (whole log: $dir.log)"; }
 	mv "$dir.new" "$dir"
 	say "kernel $version built in $((SECONDS - start)) s"

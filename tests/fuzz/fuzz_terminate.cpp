@@ -1,44 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 // The Terminate message: any octets read, and built about any segment of which any part is at hand.
+#include "../proto/errors.hpp"
 #include "fuzz.hpp"
 #include "receiver.hpp"
 
 using library::require;
-
-static constexpr kiw_err errors[] = {
-	KIW_ERR_LOCAL_CATASTROPHE,
-	KIW_ERR_RDMAP_STAG,
-	KIW_ERR_RDMAP_BOUNDS,
-	KIW_ERR_RDMAP_ACCESS,
-	KIW_ERR_RDMAP_PD,
-	KIW_ERR_RDMAP_WRAP,
-	KIW_ERR_RDMAP_INVAL,
-	KIW_ERR_RDMAP_VERSION,
-	KIW_ERR_RDMAP_OPCODE,
-	KIW_ERR_RDMAP_CATASTROPHE,
-	KIW_ERR_RDMAP_GLOBAL,
-	KIW_ERR_RDMAP_CANT_INVAL,
-	KIW_ERR_RDMAP_UNSPECIFIED,
-	KIW_ERR_DDP_CATASTROPHE,
-	KIW_ERR_DDP_STAG,
-	KIW_ERR_DDP_BOUNDS,
-	KIW_ERR_DDP_PD,
-	KIW_ERR_DDP_WRAP,
-	KIW_ERR_DDP_TVERSION,
-	KIW_ERR_DDP_QN,
-	KIW_ERR_DDP_NOBUF,
-	KIW_ERR_DDP_MSN,
-	KIW_ERR_DDP_MO,
-	KIW_ERR_DDP_TOOLONG,
-	KIW_ERR_DDP_UVERSION,
-	KIW_ERR_LLP_LOST,
-	KIW_ERR_LLP_CRC,
-	KIW_ERR_LLP_MARKER,
-	KIW_ERR_LLP_FRAME,
-	KIW_ERR_LLP_LOCAL,
-	KIW_ERR_LLP_IRD,
-	KIW_ERR_LLP_RTR,
-};
 
 static void arrives(const Bytes &ulpdu)
 {
@@ -72,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const uint8_t how = in.u8();
 
 	if (how & 1) {
-		const kiw_err err = errors[in.u8() % std::size(errors)];
+		const kiw_err err = every_error[in.u8() % std::size(every_error)];
 		const uint16_t length = in.u16();
 		build(err, in.some(80), length);
 		return 0;

@@ -45,7 +45,7 @@ void transfer(Link &link)
 	if (flags & with_markers)
 		link.expect(flags & with_crc, true);
 	for (uint32_t i = 1; i <= 200; i++)
-		exchange(link, out, i, Bytes(i * 5, i));
+		exchange(link, out, i, Bytes(size_t{5} * i, i));
 	for (uint32_t i = 0; i < 60000; i++)
 		data.push_back(i ^ i >> 8);
 	link.send(out.fpdu(tagged_segment(op_write, region.stag, region.address, data)));

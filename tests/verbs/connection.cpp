@@ -228,11 +228,17 @@ Listener::Listener(int backlog) : events_(std::make_shared<EventChannel>())
 {
 	Where where = server_end();
 
-	id_ = make_id(*events_, where.netns);
-	if (rdma_bind_addr(id_.get(), where.sa(0)))
-		fail("rdma_bind_addr", errno);
-	if (rdma_listen(id_.get(), backlog))
-		fail("rdma_listen", errno);
+	// rdma_cm draws ports without asking TCP, where one may be in use.
+	for (int tries = 0; tries < 10; tries++) {
+		id_ = make_id(*events_, where.netns);
+		if (rdma_bind_addr(id_.get(), where.sa(0)))
+			fail("rdma_bind_addr", errno);
+		if (rdma_listen(id_.get(), backlog) == 0)
+			return;
+		if (errno != EADDRINUSE)
+			break;
+	}
+	fail("rdma_listen", errno);
 }
 
 std::uint16_t Listener::port() const

@@ -4,15 +4,6 @@
 
 namespace {
 
-Bytes pattern(size_t n)
-{
-	Bytes b(n);
-
-	for (size_t i = 0; i < n; i++)
-		b[i] = uint8_t(i * 7 >> 1 ^ i);
-	return b;
-}
-
 const Bytes hello = {'h', 'e', 'l', 'l', 'o'};
 constexpr uint8_t ddp_reserved = 0x3c;
 

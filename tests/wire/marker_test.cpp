@@ -8,15 +8,6 @@
 
 namespace {
 
-Bytes pattern(size_t n)
-{
-	Bytes b(n);
-
-	for (size_t i = 0; i < n; i++)
-		b[i] = uint8_t(i * 13 >> 2 ^ i);
-	return b;
-}
-
 // Each with and without CRC, in both roles: kiwarp sends markers, receives them, or both
 std::vector<Terms> with_markers_in(bool in, bool out)
 {

@@ -4,17 +4,6 @@
 
 namespace {
 
-Bytes pattern(size_t n)
-{
-	Bytes b(n);
-
-	for (size_t i = 0; i < n; i++)
-		b[i] = uint8_t(i * 11 >> 1 ^ i);
-	return b;
-}
-
-const Bytes hello = {'h', 'e', 'l', 'l', 'o'};
-
 Code protection_error(uint8_t code)
 {
 	return {0, 1, code};

@@ -9,6 +9,18 @@
 #include "../verbs/connection.hpp"
 #include "peer.hpp"
 
+// Data to send: a few, and as many as wanted
+inline const Bytes hello = {'h', 'e', 'l', 'l', 'o'};
+
+inline Bytes pattern(size_t n)
+{
+	Bytes b(n);
+
+	for (size_t i = 0; i < n; i++)
+		b[i] = uint8_t(i * 7 >> 1 ^ i);
+	return b;
+}
+
 // A parameter of the module, for a scope
 struct Parameter : vt::Parameters {
 	Parameter(const std::string &name, const std::string &value)

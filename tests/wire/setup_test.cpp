@@ -15,8 +15,6 @@ Bytes octets(size_t n)
 	return b;
 }
 
-const Bytes hello = {'h', 'e', 'l', 'l', 'o'};
-
 // Sends what the other side may stop to read at any point
 void try_deliver(Peer &peer, const Bytes &b, Cut &cut)
 {

@@ -2,21 +2,10 @@
 // How a stream ends: Terminates sent and received, FIN, RST. That nothing follows a Terminate, and that its octets are
 // exactly the right ones, is looked at by refused() for every error in all tests.
 #include <array>
-#include <numeric>
 
 #include "session.hpp"
 
 namespace {
-
-Bytes pattern(size_t n)
-{
-	Bytes b(n);
-
-	std::iota(b.begin(), b.end(), uint8_t{0});
-	return b;
-}
-
-const Bytes hello = {'h', 'e', 'l', 'l', 'o'};
 
 // One cause of each layer and type; octets are spelt out here once, without the words that the other tests use.
 TEST(Terminate, r141_r142_r143_r144_r145_octets_of_each_kind)

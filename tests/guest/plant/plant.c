@@ -5,12 +5,14 @@
  */
 #include <linux/delay.h>
 #include <linux/module.h>
+#include <linux/ref_tracker.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 
 static char *what = "warning";
 module_param(what, charp, 0);
-MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, lock_order, sleep_atomic or shift");
+MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, lock_order, sleep_atomic or shift");
 
 static DEFINE_SPINLOCK(first);
 static DEFINE_SPINLOCK(second);
@@ -51,6 +53,32 @@ static void plant_leak(void)
 	OPTIMIZER_HIDE_VAR(p);
 }
 
+static void nothing(struct work_struct *work)
+{
+}
+
+/* Where this is noticed, the timer is stopped as well. */
+static void plant_active_timer(void)
+{
+	struct delayed_work *work = kmalloc(sizeof(*work), GFP_KERNEL);
+
+	if (!work)
+		return;
+	INIT_DELAYED_WORK(work, nothing);
+	schedule_delayed_work(work, 3600 * HZ);
+	kfree(work);
+}
+
+static void plant_reference(void)
+{
+	static struct ref_tracker_dir dir;
+	struct ref_tracker *tracker;
+
+	ref_tracker_dir_init(&dir, 4, "planted");
+	ref_tracker_alloc(&dir, &tracker, GFP_KERNEL);
+	ref_tracker_dir_exit(&dir);
+}
+
 static void plant_lock_order(void)
 {
 	spin_lock(&first);
@@ -88,6 +116,8 @@ static const struct {
 	{ "use_after_free", plant_use_after_free },
 	{ "overrun", plant_overrun },
 	{ "leak", plant_leak },
+	{ "active_timer", plant_active_timer },
+	{ "reference", plant_reference },
 	{ "lock_order", plant_lock_order },
 	{ "sleep_atomic", plant_sleep_atomic },
 	{ "shift", plant_shift },
