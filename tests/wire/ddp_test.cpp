@@ -172,7 +172,7 @@ TEST(Ddp, r082_r089_empty_messages_are_one_segment)
 
 Bytes send_part(uint32_t number, uint32_t offset, const Bytes &all, size_t n, bool last_one)
 {
-	return untagged_segment(op_send, 0, number, offset, Bytes(all.begin() + offset, all.begin() + offset + n),
+	return untagged_segment(op_send, 0, number, offset, Bytes(all.data() + offset, all.data() + offset + n),
 		last_one ? last | ddp_1 : ddp_1);
 }
 

@@ -36,6 +36,11 @@ inline Bytes first(const Bytes &b, size_t n)
 	return {b.data(), b.data() + n};
 }
 
+inline Bytes behind(const Bytes &b, size_t n)
+{
+	return {b.data() + n, b.data() + b.size()};
+}
+
 constexpr std::array<uint32_t, 256> crc_table = [] {
 	std::array<uint32_t, 256> table{};
 

@@ -19,7 +19,7 @@ void Peer::deliver(const Bytes &octets, Cut &cut)
 		segments = octets.size();
 	} else if (cut.at > 0 && cut.at < octets.size()) {
 		link.send(first(octets, cut.at));
-		link.send(Bytes(octets.begin() + cut.at, octets.end()));
+		link.send(behind(octets, cut.at));
 		segments = 2;
 	} else {
 		link.send(octets);
@@ -69,7 +69,7 @@ Peer::Message Peer::message()
 		if (first(b, header) != should)
 			throw Failure("segment " + hex(first(b, header)) + " instead of " + hex(should));
 		m.longest = std::max(m.longest, b.size());
-		m.payload.insert(m.payload.end(), b.begin() + header, b.end());
+		m.payload.insert(m.payload.end(), b.data() + header, b.data() + b.size());
 	}
 	return m;
 }

@@ -172,12 +172,12 @@ uint64_t Target::address(size_t offset) const
 
 Bytes Target::octets(size_t offset, size_t n) const
 {
-	return {memory.begin() + margin + offset, memory.begin() + margin + offset + n};
+	return {memory.data() + margin + offset, memory.data() + margin + offset + n};
 }
 
 void Target::set(size_t offset, const Bytes &b)
 {
-	std::copy(b.begin(), b.end(), memory.begin() + margin + offset);
+	std::copy(b.begin(), b.end(), memory.data() + margin + offset);
 }
 
 bool Target::untouched_but(size_t offset, size_t n) const

@@ -3,7 +3,7 @@
  * Plants one fault in the kernel, so that the tests can see whether the guest's log check and detectors find it.
  * Loading always fails: there is nothing to unload afterwards.
  */
-#include <linux/delay.h>
+#include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/ref_tracker.h>
 #include <linux/slab.h>
@@ -95,7 +95,7 @@ static void plant_lock_order(void)
 static void plant_sleep_atomic(void)
 {
 	spin_lock(&first);
-	msleep(1);
+	might_sleep();
 	spin_unlock(&first);
 }
 
