@@ -348,13 +348,13 @@ void misorder_cm(Part &part)
 	while (part.running()) {
 		Disorder disorder(part, devices);
 		std::atomic<bool> stop = false;
-		std::vector<std::thread> threads;
+		std::vector<std::jthread> threads;
 
 		std::thread events([&, mine = part.random.child()] { disorder.listen(mine, stop); });
 		for (int i = 0; i < 4; i++)
 			threads.emplace_back(
 				[&, i, mine = part.random.child()] { disorder.run(mine, i % 2 == 0, stop); });
-		for (std::thread &thread : threads)
+		for (std::jthread &thread : threads)
 			thread.join();
 		stop = true;
 		events.join();

@@ -313,7 +313,7 @@ void one_round(Part &part, const Devices &devices, vt::Listener &listener)
 	const Uverbs &device = pair.a.device();
 	Mappings mappings(part, device);
 	std::atomic<bool> stop = false;
-	std::vector<std::thread> threads;
+	std::vector<std::jthread> threads;
 
 	for (const Ring *ring : {&pair.a.qp().sq, &pair.a.qp().rq, &pair.a.cq().ring})
 		mappings.learn(*ring);
@@ -343,7 +343,7 @@ void one_round(Part &part, const Devices &devices, vt::Listener &listener)
 			(void)pair.b.device().destroy_qp(pair.b.qp().handle);
 	}
 	stop = true;
-	for (std::thread &thread : threads)
+	for (std::jthread &thread : threads)
 		thread.join();
 }
 

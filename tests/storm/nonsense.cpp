@@ -164,7 +164,7 @@ private:
 			for (std::uint32_t n = 4 * random_.below(32); n > 0; n--)
 				request.push_back(random_.octet());
 		else if (random_.one_in(3))
-			request.resize(4 * (request.size() / 4 - random_.below(6)));
+			request.resize(request.size() - std::min<std::size_t>(request.size(), 4 * random_.below(6)));
 		send(command, request, random_.one_in(4) ? 4 * random_.below(40) : answer);
 	}
 

@@ -244,7 +244,7 @@ void one_round(Part &part, const Devices &devices, vt::Listener &listener)
 	RawPair pair(devices, listener, part);
 	Disorder disorder(part, pair);
 	std::atomic<bool> stop = false;
-	std::vector<std::thread> threads;
+	std::vector<std::jthread> threads;
 
 	hold_on(pair.a);
 	hold_on(pair.b);
@@ -279,7 +279,7 @@ void one_round(Part &part, const Devices &devices, vt::Listener &listener)
 		stop = true;
 	if (random.one_in(2))
 		pair.a.device().close();
-	for (std::thread &thread : threads)
+	for (std::jthread &thread : threads)
 		thread.join();
 }
 
