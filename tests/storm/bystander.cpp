@@ -5,7 +5,7 @@
 #include <array>
 #include <thread>
 
-#include "connection.hpp"
+#include "../verbs/connection.hpp"
 #include "part.hpp"
 
 namespace storm {

@@ -18,8 +18,8 @@ constexpr const char *limit = "timeout -k 5 60 ";
 /// Whether the command ended well; one that hangs throws.
 bool run(const std::string &command)
 {
-	const int status = std::system(
-		("exec 2>/dev/null; " + (limit + ("sh -c '" + command + "'"))).c_str()); // NOLINT(cert-env33-c)
+	const std::string line = "exec 2>/dev/null; " + (limit + ("sh -c '" + command + "'"));
+	const int status = std::system(line.c_str()); // NOLINT(cert-env33-c)
 	const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 
 	demand(code != 124 && code != 137, "hangs: " + command);

@@ -25,8 +25,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "../verbs/support.hpp"
 #include "part.hpp"
-#include "support.hpp"
 
 namespace storm {
 
@@ -372,16 +372,13 @@ private:
 	Clock::time_point last_beat_;
 };
 
-} // namespace
-} // namespace storm
-
-int main(int argc, char **argv)
+int play(int argc, char **argv)
 {
 	CLI::App app("Hostile processes, and one beside them that must not notice.");
-	storm::Options options;
+	Options options;
 	std::vector<std::string> names = {"devices", "module"};
 
-	for (const storm::Kind &kind : storm::kinds)
+	for (const Kind &kind : kinds)
 		names.emplace_back(kind.name);
 	app.add_option("--seconds", options.duration, "how long it goes on")->check(CLI::Range(1U, 1000000U));
 	app.add_option("--seed", options.seed, "what decides everything but the scheduling");
@@ -395,10 +392,18 @@ int main(int argc, char **argv)
 
 	std::cout << "storm: seed " << options.seed << std::endl;
 	setenv("KIWARP_TEST_PATIENCE", std::to_string(options.patience).c_str(), 1); // NOLINT(concurrency-mt-unsafe)
+	return Storm(options).run() ? 0 : 1;
+}
+
+} // namespace
+} // namespace storm
+
+int main(int argc, char **argv)
+{
 	try {
-		return storm::Storm(options).run() ? 0 : 1;
+		return storm::play(argc, argv);
 	} catch (const std::exception &error) {
-		std::cout << "storm: " << error.what() << std::endl;
+		std::fprintf(stdout, "storm: %s\n", error.what());
 		return 1;
 	}
 }

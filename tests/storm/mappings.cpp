@@ -148,8 +148,8 @@ private:
 	{
 		const std::span<std::uint8_t> some = some_of(place, random);
 
-		mmap(some.data(), some.size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
-			0);
+		(void)mmap(some.data(), some.size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
+			-1, 0);
 	}
 
 	void protect(const Place &place, Random &random) const

@@ -26,9 +26,7 @@ struct Tally {
 
 class Part {
 public:
-	Part(Random seeded, Clock::time_point end, Tally &counts) : random(std::move(seeded)), end_(end), tally(counts)
-	{
-	}
+	Part(Random seeded, Clock::time_point end, Tally &counts) : random(seeded), end_(end), tally(counts) {}
 
 	/// Whether there is time left for another round.
 	bool running() const { return Clock::now() < end_; }

@@ -14,11 +14,7 @@ namespace storm {
 class Random {
 public:
 	/// Several words make one seed.
-	explicit Random(std::initializer_list<std::uint32_t> words)
-	{
-		std::seed_seq sequence(words);
-		engine_.seed(sequence);
-	}
+	explicit Random(std::initializer_list<std::uint32_t> words) : engine_(seeded(words)) {}
 	/// One for somebody else, whose use of it doesn't change ours.
 	Random child() { return Random({word(), word()}); }
 
@@ -66,6 +62,12 @@ public:
 	}
 
 private:
+	static std::mt19937_64 seeded(std::initializer_list<std::uint32_t> words)
+	{
+		std::seed_seq sequence(words);
+		return std::mt19937_64(sequence);
+	}
+
 	std::mt19937_64 engine_;
 };
 

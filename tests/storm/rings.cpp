@@ -52,7 +52,7 @@ void flip(const RawSide &side, Random &random, bool back)
 
 		if (!back)
 			return;
-		for (int i = random.below(64); i > 0; i--)
+		for (std::uint32_t i = random.below(64); i > 0; i--)
 			word.load();
 		word.store(good);
 	};

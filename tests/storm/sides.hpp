@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "connection.hpp"
+#include "../verbs/connection.hpp"
 #include "part.hpp"
 #include "uverbs.hpp"
 

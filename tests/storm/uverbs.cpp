@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "connection.hpp"
+#include "../verbs/connection.hpp"
 
 namespace storm {
 
