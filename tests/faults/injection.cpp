@@ -62,6 +62,35 @@ void only_from(Range where)
 	set_all("require-end", where.end);
 }
 
+Range kernel_function(const std::string &wanted)
+{
+	std::ifstream symbols("/proc/kallsyms");
+	std::uint64_t start = 0;
+	std::string line;
+
+	while (std::getline(symbols, line)) {
+		std::istringstream words(line);
+		std::string type, name;
+		std::uint64_t address = 0;
+
+		words >> std::hex >> address >> type >> name;
+		if (name == wanted)
+			start = address;
+		else if (start && address > start)
+			return {.start = start, .end = address};
+	}
+	vt::fail("/proc/kallsyms doesn't show " + wanted);
+}
+
+// TCP forgets a FIN for which it gets no memory: the sockets of both sides would stay for ever.
+void spare_the_fin()
+{
+	static const Range fin = kernel_function("tcp_send_fin");
+
+	set_all("reject-start", fin.start);
+	set_all("reject-end", fin.end);
+}
+
 // What holds for both ways; nothing fails yet.
 void prepare(Range where)
 {
@@ -79,6 +108,7 @@ void prepare(Range where)
 	set("fail_page_alloc", "ignore-gfp-highmem", "N");
 	set("fail_page_alloc", "min-order", "0");
 	only_from(where);
+	spare_the_fin();
 }
 
 // The calling thread's own count-down
