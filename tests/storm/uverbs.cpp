@@ -214,10 +214,12 @@ int Uverbs::create_channel(int &fd) const
 	std::array<std::uint8_t, sizeof(ib_uverbs_create_comp_channel_resp)> answer{};
 	ib_uverbs_create_comp_channel request{};
 
+	// Where the device was closed, nobody answers.
+	answer.fill(0xff);
 	request.response = address_of(answer.data());
 	const int error = call(IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, bytes_of(request), {}, answer);
 	fd = static_cast<int>(read_at<ib_uverbs_create_comp_channel_resp>(answer, 0).fd);
-	return error;
+	return error || fd >= 0 ? error : EBADF;
 }
 
 int Uverbs::doorbell(std::uint32_t qp, bool send) const
