@@ -64,7 +64,7 @@ Footprint footprint()
 	if (resources.status)
 		vt::fail("rdma resource show: " + resources.output);
 	return {.objects = resources.output,
-		.pinned = line_of("/proc/self/status", "VmPin:"),
+		.pinned = vt::pinned(),
 		.sockets = sockets(),
 		.references = line_of("/sys/module/kiwarp/refcnt", ""),
 		.areas = areas()};

@@ -3,6 +3,7 @@
 // What there is of the module, of which a call that failed may leave nothing more behind.
 #pragma once
 
+#include <cstddef>
 #include <ostream>
 #include <string>
 
@@ -10,7 +11,7 @@ namespace faults {
 
 struct Footprint {
 	std::string objects;	///< of RDMA core: QPs, CQs, regions, domains, ids, contexts of every device
-	std::string pinned;	///< memory of this process
+	std::size_t pinned;	///< memory of this process
 	std::string sockets;	///< of TCP, in all namespaces
 	std::string references; ///< to the module
 	unsigned int areas;	///< of vmalloc that the module's code made

@@ -4,10 +4,8 @@
 // SIGTERM, with 0 if every request was completed once and nothing was written around a region.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
-#include <netdb.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
-#include <signal.h>
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -17,10 +15,11 @@
 #include <endian.h>
 #include <set>
 
+#include "../tools/program.hpp"
+
 static constexpr size_t guard = 4096, region = 65536, message = 1024, receives = 4, all = 2 * guard + region;
 static constexpr int patience_ms = 60000;
 
-static volatile sig_atomic_t over;
 static unsigned failures, connections, established;
 
 static void check(bool good, const char *what)
@@ -197,24 +196,12 @@ private:
 
 int main(int argc, char **argv)
 {
-	addrinfo hints = {}, *ai;
-
-	if (argc != 3)
-		return 2;
-	hints.ai_flags = AI_NUMERICHOST;
-	if (getaddrinfo(argv[1], argv[2], &hints, &ai))
-		return 2;
-	struct sigaction act = {};
-	act.sa_handler = [](int) {
-		over = 1;
-	};
-	sigaction(SIGTERM, &act, nullptr);
-
+	sockaddr *to = begin_program(argc, argv);
 	rdma_event_channel *channel = rdma_create_event_channel();
 	check(channel, "rdma_create_event_channel");
 	while (!over && !failures) {
 		Call call(channel);
-		call.run(ai->ai_addr);
+		call.run(to);
 	}
 	printf("%u calls, %u connections\n", connections, established);
 	return failures != 0;

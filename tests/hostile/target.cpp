@@ -5,10 +5,8 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
-#include <netdb.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
-#include <signal.h>
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -18,6 +16,8 @@
 #include <endian.h>
 #include <map>
 #include <string_view>
+
+#include "../tools/program.hpp"
 
 static constexpr size_t guard = 4096, region = 65536, message = 1024, messages = 8;
 
@@ -40,8 +40,6 @@ static ibv_cq *cq;
 static ibv_comp_channel *completions;
 static std::map<uint32_t, rdma_cm_id *> by_qp;
 static bool broken;
-
-static volatile sig_atomic_t over;
 
 static void post_receive(rdma_cm_id *id, uint64_t index)
 {
@@ -184,23 +182,11 @@ static void on_completion()
 
 int main(int argc, char **argv)
 {
-	addrinfo hints = {}, *ai;
-
-	if (argc != 3)
-		return 2;
-	hints.ai_flags = AI_NUMERICHOST;
-	if (getaddrinfo(argv[1], argv[2], &hints, &ai))
-		return 2;
-	struct sigaction act = {};
-	act.sa_handler = [](int) {
-		over = 1;
-	};
-	sigaction(SIGTERM, &act, nullptr);
-
+	sockaddr *from = begin_program(argc, argv);
 	rdma_event_channel *channel = rdma_create_event_channel();
 	rdma_cm_id *listener;
 	check(channel && !rdma_create_id(channel, &listener, nullptr, RDMA_PS_TCP), "rdma_create_id");
-	check(!rdma_bind_addr(listener, ai->ai_addr), "rdma_bind_addr");
+	check(!rdma_bind_addr(listener, from), "rdma_bind_addr");
 	check(!rdma_listen(listener, 64), "rdma_listen");
 	fcntl(channel->fd, F_SETFL, O_NONBLOCK);
 

@@ -14,19 +14,10 @@ void one_connection(Part &part)
 {
 	vt::Listener listener;
 	RawPair pair(find_devices(), listener, part);
-	Random &random = part.random;
 
-	while (part.running() && !(pair.a.in_error() && pair.b.in_error())) {
-		for (int i = 0; i < 64; i++) {
-			RawSide &side = pair.either(random);
-			pair.a.receive(random, {});
-			pair.b.receive(random, {});
-			side.post(random, pair.other(side), {});
-			(void)part.counted(side.device().doorbell(side.qp().handle, true));
-			pair.a.drain(part.tally);
-			pair.b.drain(part.tally);
-		}
-	}
+	while (part.running() && !(pair.a.in_error() && pair.b.in_error()))
+		for (int i = 0; i < 32; i++)
+			(void)part.counted(pair.exchange(part.random, part.tally));
 	pair.a.drain(part.tally);
 	pair.b.drain(part.tally);
 }

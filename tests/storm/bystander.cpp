@@ -120,7 +120,7 @@ void stand_by(Random random, std::atomic<std::uint64_t> &beats, const std::atomi
 		demand(pair.a().state() == IBV_QPS_RTS && pair.b().state() == IBV_QPS_RTS,
 			"bystander: its QPs left RTS");
 	}
-	demand(pinned_kilobytes() == 0, "bystander: memory is still pinned");
+	demand(vt::pinned() == 0, "bystander: memory is still pinned");
 }
 
 } // namespace storm

@@ -18,7 +18,7 @@ constexpr const char *limit = "timeout -k 5 60 ";
 /// Whether the command ended well; one that hangs throws.
 bool run(const std::string &command)
 {
-	const std::string line = "exec 2>/dev/null; " + (limit + ("sh -c '" + command + "'"));
+	const std::string line = "exec >/dev/null 2>&1; " + (limit + ("sh -c '" + command + "'"));
 	const int status = std::system(line.c_str()); // NOLINT(cert-env33-c)
 	const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 

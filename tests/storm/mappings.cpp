@@ -327,15 +327,7 @@ void one_round(Part &part, const Devices &devices, vt::Listener &listener)
 			come_and_go(device, mappings, mine);
 	});
 	for (int n = 0; n < steps_per_round && part.running(); n++) {
-		RawSide &side = pair.either(random);
-		for (int k = 0; k < 4; k++) {
-			pair.a.receive(random, {});
-			pair.b.receive(random, {});
-			side.post(random, pair.other(side), {});
-		}
-		(void)side.device().doorbell(side.qp().handle, true);
-		pair.a.drain(part.tally);
-		pair.b.drain(part.tally);
+		(void)pair.exchange(random, part.tally);
 		if (random.one_in(50))
 			ring_as_region(pair, random);
 		// With its rings mapped and in use

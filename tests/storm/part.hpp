@@ -49,9 +49,6 @@ public:
 /// Throws, which ends the process as a failure, with what was wrong.
 void demand(bool condition, const std::string &what);
 
-/// Memory of this process that RDMA holds, in kB.
-unsigned long pinned_kilobytes();
-
 // The parts. Each ends by itself soon after the end of its time.
 void scribble_rings(Part &part); // rings.cpp
 void abuse_mappings(Part &part); // mappings.cpp

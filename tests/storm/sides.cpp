@@ -193,4 +193,19 @@ RawPair::RawPair(const Devices &devices, vt::Listener &listener, Part &part)
 	part.tally.connections++;
 }
 
+int RawPair::exchange(Random &random, Tally &tally)
+{
+	RawSide &side = either(random);
+
+	for (int i = 0; i < 4; i++) {
+		a.receive(random, {});
+		b.receive(random, {});
+		side.post(random, other(side), {});
+	}
+	const int error = side.device().doorbell(side.qp().handle, true);
+	a.drain(tally);
+	b.drain(tally);
+	return error;
+}
+
 } // namespace storm

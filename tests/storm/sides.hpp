@@ -73,6 +73,9 @@ public:
 
 	RawSide &either(Random &random) { return random.one_in(2) ? a : b; }
 	RawSide &other(const RawSide &side) { return &side == &a ? b : a; }
+	/// A few requests of one side, with receives for them, its doorbell, and what is completed by now. What the
+	/// doorbell returned.
+	int exchange(Random &random, Tally &tally);
 	rdma_cm_id *client() const { return client_.get(); }
 	rdma_cm_id *server() const { return server_.get(); }
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <netinet/in.h>
 // It and <rdma/rdma_cma.h> declare the same names.
 #include <rdma/rdma_user_cm.h>
 #include <system_error>
@@ -17,6 +18,11 @@ namespace {
 std::uint64_t address_of(const void *object)
 {
 	return reinterpret_cast<std::uintptr_t>(object);
+}
+
+std::uint16_t size_of(const sockaddr_storage &address)
+{
+	return address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 }
 
 template <typename Request>
@@ -72,7 +78,7 @@ int Ucm::destroy(std::uint32_t id) const
 
 int Ucm::bind(std::uint32_t id, const sockaddr_storage &address) const
 {
-	rdma_ucm_bind request = {.id = id, .addr_size = sizeof(sockaddr_in6)};
+	rdma_ucm_bind request = {.id = id, .addr_size = size_of(address)};
 
 	std::memcpy(&request.addr, &address, sizeof(address));
 	return call(fd_, RDMA_USER_CM_CMD_BIND, request);
@@ -80,7 +86,7 @@ int Ucm::bind(std::uint32_t id, const sockaddr_storage &address) const
 int Ucm::resolve_addr(std::uint32_t id, const sockaddr_storage &from, const sockaddr_storage &to) const
 {
 	rdma_ucm_resolve_addr request = {
-		.id = id, .timeout_ms = 200, .src_size = sizeof(sockaddr_in6), .dst_size = sizeof(sockaddr_in6)};
+		.id = id, .timeout_ms = 200, .src_size = size_of(from), .dst_size = size_of(to)};
 
 	std::memcpy(&request.src_addr, &from, sizeof(from));
 	std::memcpy(&request.dst_addr, &to, sizeof(to));

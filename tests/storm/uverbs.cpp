@@ -58,8 +58,9 @@ Uverbs::~Uverbs()
 
 void Uverbs::close() const
 {
-	// The number stays taken: another thread's next file must not get what a third one writes here.
-	const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	// The number stays taken, by what can't be written to: another thread's next file must not get what a third
+	// one sends here.
+	const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
 	if (nothing < 0 || dup3(nothing, fd_, O_CLOEXEC) < 0 || dup3(nothing, async_fd_, O_CLOEXEC) < 0)
 		vt::fail("/dev/null", errno);
@@ -214,12 +215,10 @@ int Uverbs::create_channel(int &fd) const
 	std::array<std::uint8_t, sizeof(ib_uverbs_create_comp_channel_resp)> answer{};
 	ib_uverbs_create_comp_channel request{};
 
-	// Where the device was closed, nobody answers.
-	answer.fill(0xff);
 	request.response = address_of(answer.data());
 	const int error = call(IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, bytes_of(request), {}, answer);
 	fd = static_cast<int>(read_at<ib_uverbs_create_comp_channel_resp>(answer, 0).fd);
-	return error || fd >= 0 ? error : EBADF;
+	return error;
 }
 
 int Uverbs::doorbell(std::uint32_t qp, bool send) const

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <random>
 #include <thread>
 
@@ -191,32 +190,12 @@ TEST(Stress, PairsComeAndGoBesideTraffic)
 	});
 }
 
-/// Connections with a CRC, whatever the default is.
-class WithCrc : public testing::Test {
-protected:
-	void SetUp() override
-	{
-		std::ifstream(parameter) >> before;
-		if (!set("Y"))
-			GTEST_SKIP() << "the module's parameters can't be set here";
-	}
-	void TearDown() override { set(before); }
-
-	static bool set(const std::string &value)
-	{
-		std::ofstream file(parameter);
-		return bool(file << value << std::flush);
-	}
-
-	static constexpr const char *parameter = "/sys/module/kiwarp/parameters/crc";
-	std::string before;
-};
-
 // What a checksum covers must be what is sent and what has arrived, not what stands in the memory of a process at
 // some time before or after.
-TEST_F(WithCrc, MemoryMayChangeWhileItIsSentAndPlaced)
+TEST(WithCrc, MemoryMayChangeWhileItIsSentAndPlaced)
 {
 	constexpr std::size_t area = 300000;
+	const Parameters crc(std::map<std::string, std::string>{{"crc", "Y"}});
 	Pair pair;
 	const Region at_a(pair.a().pd(), area);
 	const Region at_b(pair.b().pd(), area);

@@ -100,6 +100,21 @@ Parameters::~Parameters()
 		EXPECT_TRUE(exchange_parameter(name, value)) << name;
 }
 
+std::size_t pinned()
+{
+	std::ifstream status("/proc/self/status");
+	std::string word;
+
+	while (status >> word) {
+		if (word != "VmPin:")
+			continue;
+		std::size_t kilobytes = 0;
+		status >> kilobytes;
+		return kilobytes * 1024;
+	}
+	fail("the kernel doesn't tell what is pinned");
+}
+
 InNamespace::InNamespace(const std::string &name)
 {
 	if (name.empty())

@@ -68,6 +68,9 @@ private:
 	std::map<std::string, std::string> before_;
 };
 
+/// Octets of this process that are pinned for devices, as the kernel counts them (VmPin).
+std::size_t pinned();
+
 // --- objects --------------------------------------------------------------------------------------
 
 template <typename T, int (*close)(T *)>
