@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -110,6 +112,69 @@ void prepare(Range where)
 	only_from(where);
 	spare_the_fin();
 }
+
+// The tracer of allocations, with their stacks
+class AllocationTrace {
+public:
+	AllocationTrace()
+	{
+		write("tracing_on", "0");
+		write("trace", "0");
+		write("options/stacktrace", "1");
+		write("buffer_size_kb", "100000");
+		enable("1");
+		write("tracing_on", "1");
+	}
+	~AllocationTrace()
+	{
+		try {
+			enable("0");
+			write("buffer_size_kb", "1");
+		} catch (const std::exception &) {
+			std::abort();
+		}
+	}
+	AllocationTrace(const AllocationTrace &) = delete;
+	AllocationTrace &operator=(const AllocationTrace &) = delete;
+
+	// Names of the module's functions
+	static std::set<std::string> stop()
+	{
+		write("tracing_on", "0");
+		std::ifstream trace(path("trace"));
+		std::set<std::string> names;
+		std::string line;
+
+		while (std::getline(trace, line)) {
+			unsigned long kept = 0;
+			unsigned long written = 0;
+
+			if (std::sscanf(line.c_str(), "# entries-in-buffer/entries-written: %lu/%lu", &kept,
+				    &written) == 2 &&
+				kept != written)
+				vt::fail("the trace of allocations is incomplete");
+			if (line.starts_with(" => ") && line.ends_with(" [kiwarp]"))
+				names.insert(line.substr(4, line.find_first_of("+ ", 4) - 4));
+		}
+		return names;
+	}
+
+private:
+	static std::string path(const std::string &name) { return "/sys/kernel/debug/tracing/" + name; }
+	static void write(const std::string &name, const std::string &value)
+	{
+		std::ofstream file(path(name));
+
+		file << value << std::flush;
+		if (!file)
+			vt::fail("can't write " + value + " to " + path(name));
+	}
+	static void enable(const std::string &value)
+	{
+		for (const char *event : {"kmalloc", "kmem_cache_alloc", "mm_page_alloc"})
+			write(std::string("events/kmem/") + event + "/enable", value);
+	}
+};
 
 // The calling thread's own count-down
 class CountDown {
@@ -215,6 +280,17 @@ std::vector<Function> module_functions()
 		functions[i].range.end = functions[i + 1].range.start;
 	// No function is that long, and code is in whole pages.
 	functions.back().range.end = (functions.back().range.start + 0x1fff) & ~std::uint64_t{0xfff};
+	return functions;
+}
+
+std::vector<Function> allocating_functions(const std::function<void()> &call)
+{
+	const AllocationTrace trace;
+	std::vector<Function> functions = module_functions();
+
+	call();
+	const std::set<std::string> names = AllocationTrace::stop();
+	std::erase_if(functions, [&](const Function &function) { return !names.contains(function.name); });
 	return functions;
 }
 

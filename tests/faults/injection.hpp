@@ -24,6 +24,8 @@ struct Function {
 
 /// The module's functions by address, each up to the next.
 std::vector<Function> module_functions();
+/// Those of them below which memory was allocated during the call, by whatever thread, as the kernel's tracer saw it.
+std::vector<Function> allocating_functions(const std::function<void()> &call);
 /// From the first of them to the end of the last.
 Range module_code();
 
