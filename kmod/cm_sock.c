@@ -99,6 +99,8 @@ int kiw_sock_create(struct kiw_device *dev, const struct iw_cm_id *id,
 	int err;
 
 	err = sock_create_kern(dev->net, local->ss_family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	if (err == -ENFILE)	/* so it says when there is no memory for one */
+		err = -ENOMEM;
 	if (err)
 		return err;
 	err = sock_bindtoindex(sock->sk, sock_ifindex(dev, local), true);

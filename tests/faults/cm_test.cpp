@@ -115,7 +115,12 @@ TEST(CmFaults, Bind)
 	vt::EventChannel events;
 	vt::Id id;
 
-	every_fault(Allocates::nothing, {.prepare = [&] { id = make_id(events); },
+	every_fault(Allocates::nothing, {.prepare =
+							[&] {
+								const vt::InNamespace inside(vt::server_end().netns);
+
+								id = make_id(events);
+							},
 						.call =
 							[&] {
 								vt::Where where = vt::server_end();

@@ -121,6 +121,8 @@ public:
 		write("tracing_on", "0");
 		write("trace", "0");
 		write("options/stacktrace", "1");
+		// With the offsets come the names of modules.
+		write("options/sym-offset", "1");
 		write("buffer_size_kb", "100000");
 		enable("1");
 		write("tracing_on", "1");
