@@ -137,7 +137,8 @@ static int alloc_queues(struct kiw_qp *qp, struct ib_ucontext *uctx, struct ib_q
 
 	qp->sq.entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
 	qp->sq.stride = sq_stride(cap);
-	qp->sq.swr = kvcalloc(qp->sq.entries, sizeof(*qp->sq.swr), GFP_KERNEL_ACCOUNT);
+	qp->sq.swr = kvcalloc(qp->sq.entries, sizeof(*qp->sq.swr),
+			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!qp->sq.swr)
 		return -ENOMEM;
 	ret = kiw_ring_alloc(&qp->sq.map, uctx, qp->sq.entries, qp->sq.stride);

@@ -37,7 +37,7 @@ static void *ring_mem_alloc(unsigned int n)
 	unsigned int i;
 	void *mem;
 
-	pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL_ACCOUNT);
+	pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!pages)
 		return NULL;
 	for (i = 0; i < n; i++) {

@@ -33,8 +33,8 @@ int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge)
 	tx->irq_head = READS_START;
 	tx->irq_tail = READS_START;
 	tx->orq_stride = struct_size_t(struct kiw_orq, sge, max_sge);
-	tx->orq = kvcalloc(tx->orq_size, tx->orq_stride, GFP_KERNEL_ACCOUNT);
-	tx->irq = kvcalloc(tx->irq_size, sizeof(*tx->irq), GFP_KERNEL_ACCOUNT);
+	tx->orq = kvcalloc(tx->orq_size, tx->orq_stride, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	tx->irq = kvcalloc(tx->irq_size, sizeof(*tx->irq), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	tx->msn_send = KIW_MSN_FIRST;
 	tx->msn_read = KIW_MSN_FIRST;
 	if (tx->orq && tx->irq)
