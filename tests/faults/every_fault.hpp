@@ -15,7 +15,7 @@ struct Call {
 	std::vector<int> errors;       ///< with which it may fail; one that has none always succeeds
 };
 
-enum class Allocates { something, nothing };
+enum class Allocates { something, nothing, maybe };
 
 /// Makes the call with its first allocation failing, then with its second, and so on until none is left to fail. Each
 /// time it fails with an error that it may have, or succeeds; nothing stays behind; and the next call succeeds.
