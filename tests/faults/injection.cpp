@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
@@ -148,12 +147,13 @@ public:
 		std::string line;
 
 		while (std::getline(trace, line)) {
-			unsigned long kept = 0;
-			unsigned long written = 0;
-
-			if (std::sscanf(line.c_str(), "# entries-in-buffer/entries-written: %lu/%lu", &kept,
-				    &written) == 2 &&
-				kept != written)
+			// "# entries-in-buffer/entries-written: 120/120   #P:2"
+			std::istringstream words(line);
+			std::string hash, what, counts;
+			words >> hash >> what >> counts;
+			const std::size_t slash = counts.find('/');
+			if (what == "entries-in-buffer/entries-written:" &&
+				counts.substr(0, slash) != counts.substr(slash + 1))
 				vt::fail("the trace of allocations is incomplete");
 			if (line.starts_with(" => ") && line.ends_with(" [kiwarp]"))
 				names.insert(line.substr(4, line.find_first_of("+ ", 4) - 4));
