@@ -432,7 +432,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->mutex);
 	attr->qp_state = shown_state(qp);
 	attr->cur_qp_state = attr->qp_state;
-	attr->qp_access_flags = qp->access;
+	attr->qp_access_flags = READ_ONCE(qp->access);
 	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
 	mutex_unlock(&qp->mutex);

@@ -101,7 +101,7 @@ struct kiw_rq {
  * @max_send_sge: granted
  * @max_recv_sge: granted
  * @max_inline: granted, octets
- * @access: IB_ACCESS_REMOTE_* that the QP allows at all
+ * @access: IB_ACCESS_REMOTE_* that the QP allows at all; changed without any lock
  * @ird: reads that the peer may have outstanding, as negotiated
  * @ord: reads that we may have outstanding, as negotiated
  * @owner: thread group that created it, the only one that may connect it
