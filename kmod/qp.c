@@ -279,11 +279,12 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 /* --- modify and query ---------------------------------------------------------------------- */
 
+/* The QP needn't be held: while it isn't, its state may be another one when this returns. */
 static enum ib_qp_state shown_state(const struct kiw_qp *qp)
 {
-	switch (qp->state) {
+	switch (READ_ONCE(qp->state)) {
 	case KIW_QP_IDLE:
-		return qp->init ? IB_QPS_INIT : IB_QPS_RESET;
+		return READ_ONCE(qp->init) ? IB_QPS_INIT : IB_QPS_RESET;
 	case KIW_QP_RTS:
 		return IB_QPS_RTS;
 	case KIW_QP_CLOSING:
@@ -319,11 +320,11 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 		if (qp->state == KIW_QP_ERROR)
 			flush_idle(qp);
 		kiw_wq_open(qp);
-		qp->init = to == IB_QPS_INIT;
-		qp->state = step.next;
+		WRITE_ONCE(qp->init, to == IB_QPS_INIT);
+		WRITE_ONCE(qp->state, step.next);
 		return 0;
 	case IB_QPS_ERR:
-		qp->state = KIW_QP_ERROR;
+		WRITE_ONCE(qp->state, KIW_QP_ERROR);
 		flush_idle(qp);
 		return 0;
 	case IB_QPS_SQD:
