@@ -279,11 +279,12 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 /* --- modify and query ---------------------------------------------------------------------- */
 
+/* The QP needn't be held: while it isn't, its state may be another one when this returns. */
 static enum ib_qp_state shown_state(const struct kiw_qp *qp)
 {
-	switch (qp->state) {
+	switch (READ_ONCE(qp->state)) {
 	case KIW_QP_IDLE:
-		return qp->init ? IB_QPS_INIT : IB_QPS_RESET;
+		return READ_ONCE(qp->init) ? IB_QPS_INIT : IB_QPS_RESET;
 	case KIW_QP_RTS:
 		return IB_QPS_RTS;
 	case KIW_QP_CLOSING:
@@ -319,11 +320,11 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 		if (qp->state == KIW_QP_ERROR)
 			flush_idle(qp);
 		kiw_wq_open(qp);
-		qp->init = to == IB_QPS_INIT;
-		qp->state = step.next;
+		WRITE_ONCE(qp->init, to == IB_QPS_INIT);
+		WRITE_ONCE(qp->state, step.next);
 		return 0;
 	case IB_QPS_ERR:
-		qp->state = KIW_QP_ERROR;
+		WRITE_ONCE(qp->state, KIW_QP_ERROR);
 		flush_idle(qp);
 		return 0;
 	case IB_QPS_SQD:
@@ -432,7 +433,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->mutex);
 	attr->qp_state = shown_state(qp);
 	attr->cur_qp_state = attr->qp_state;
-	attr->qp_access_flags = qp->access;
+	attr->qp_access_flags = READ_ONCE(qp->access);
 	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
 	mutex_unlock(&qp->mutex);

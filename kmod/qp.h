@@ -89,7 +89,7 @@ struct kiw_rq {
  * @ref: see above
  * @freed: completed with the last reference
  * @mutex: see above
- * @state: RDMAC state; changed while the QP is held
+ * @state: RDMAC state; changed while the QP is held, shown to users also while it is not
  * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
  *	read under RCU to take a reference
  * @ep: endpoint that connects or serves this QP, reference held; protected by @mutex
@@ -101,11 +101,11 @@ struct kiw_rq {
  * @max_send_sge: granted
  * @max_recv_sge: granted
  * @max_inline: granted, octets
- * @access: IB_ACCESS_REMOTE_* that the QP allows at all
+ * @access: IB_ACCESS_REMOTE_* that the QP allows at all; changed without any lock
  * @ird: reads that the peer may have outstanding, as negotiated
  * @ord: reads that we may have outstanding, as negotiated
  * @owner: thread group that created it, the only one that may connect it
- * @init: shown as INIT, not RESET, while idle
+ * @init: shown as INIT, not RESET, while idle; changed under @mutex
  * @dying: being destroyed, takes no connection any more; protected by @mutex
  */
 struct kiw_qp {

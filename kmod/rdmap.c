@@ -58,7 +58,7 @@ static enum kiw_mr_fault remote_check(struct kiw_stream *s, u32 stag, int access
 	rcu_read_lock();
 	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
 	rcu_read_unlock();
-	if (fault == KIW_MR_OK && (s->qp->access & access) != access)
+	if (fault == KIW_MR_OK && (READ_ONCE(s->qp->access) & access) != access)
 		fault = KIW_MR_ACCESS;
 	return fault;
 }

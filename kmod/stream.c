@@ -68,7 +68,7 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
 
 	if (!step.valid)
 		return false;
-	qp->state = step.next;
+	WRITE_ONCE(qp->state, step.next);
 	if (step.actions & KIW_ACT_STOP_RX)
 		s->rx.stopped = true;
 	if (step.actions & KIW_ACT_STOP_TX)
@@ -427,7 +427,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	sk->sk_use_task_frag = false;
 	stream_window(s, sock);
 
-	qp->state = step.next;
+	WRITE_ONCE(qp->state, step.next);
 	qp->ird = neg->ird;
 	qp->ord = neg->ord;
 	s->tx.sent_index = qp->sq.next;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-# Boots a guest of either kind. Sourced after build.sh. The caller has set TREE, KERNEL (uml), KVER, MEMORY, DEST,
-# SIW (or empty) and RUN, the folder of this run: out/ and ctl/ are shared with the guest.
+# Boots a guest of either kind. Sourced after build.sh. The caller has set TREE, KERNEL (or empty: the tree's own), IMAGE,
+# KVER, MEMORY, DEST, SIW (or empty) and RUN, the folder of this run: out/ and ctl/ are shared with the guest.
 
 # boot_uml: becomes the guest
 boot_uml() {
@@ -49,7 +49,7 @@ kvm_works() {
 		mkdir -p "${known%/*}"
 		# In a subshell, whose word about an aborted qemu is nothing to show
 		(timeout -s KILL 30 qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35,accel=kvm \
-			-cpu host -smp 2 -m 512M -kernel "$TREE/boot/vmlinuz-$KVER" -initrd "$INITRD" \
+			-cpu host -smp 2 -m 512M -kernel "$IMAGE" -initrd "$INITRD" \
 			-append 'console=ttyS0 panic=-1 kiwarp.probe' -serial "file:$known.$$" </dev/null || :) >/dev/null 2>&1
 		if grep -q 'kiwarp-probe: up' "$known.$$"; then echo yes; else echo no; fi >"$known.new.$$"
 		rm -f "$known.$$"
@@ -92,11 +92,12 @@ boot_qemu() {
 	share src "$TOP" ro
 	share out "$RUN/out"
 	share ctl "$RUN/ctl"
+	[ -z "$KERNEL" ] || share mods "$KERNEL/mods" ro
 	[ -z "$SIW" ] || share siw "$SIW" ro
 	# The console log needs a descriptor of its own: standard output and error belong to the command.
 	exec setpriv --pdeathsig KILL qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35 \
-		"${ACCEL[@]}" -smp 2 "${memory[@]}" -kernel "$TREE/boot/vmlinuz-$KVER" -initrd "$INITRD" \
-		-append "console=ttyS0 loglevel=5 log_buf_len=4M panic=-1 oops=panic mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on kiwarp.transport=$transport${SIW:+ kiwarp.siw}" \
+		"${ACCEL[@]}" -smp 2 "${memory[@]}" -kernel "$IMAGE" -initrd "$INITRD" \
+		-append "console=ttyS0 loglevel=5 log_buf_len=4M panic=-1 oops=panic mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on kiwarp.transport=$transport${KERNEL:+ kiwarp.mods}${SIW:+ kiwarp.siw}" \
 		"${SHARES[@]}" -serial "file:$RUN/console.txt" -device virtio-rng-pci -device virtio-serial-pci \
 		-chardev "file,id=out,path=$RUN/stdout" -device virtserialport,chardev=out,name=stdout \
 		-chardev "file,id=err,path=$RUN/stderr" -device virtserialport,chardev=err,name=stderr \

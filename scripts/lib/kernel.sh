@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-# The kernels that are built here (User-Mode Linux) and the peer driver siw. Sourced after tree.sh.
+# The kernels that are built here, and the peer driver siw. Sourced after tree.sh. ARCH is uml or x86: the script
+# scripts/kernels/build-ARCH builds it.
 
 # source_package VERSION TREEDIR: path of the linux-source package of that version
 source_package() { tree_fetch "$2" "linux-source-$1" "$CACHE/debs/source-$(tree_release "$2")"; }
@@ -13,39 +14,39 @@ unpack_source() {
 		tar -x -C "$folder" --strip-components=1 "$@"
 }
 
-uml_configs() {
+kernel_configs() {
 	local name
 	for name in ${1//+/ }; do echo "$TOP/scripts/kernels/$name.config"; done
 }
 
-# uml_dir VERSION CONFIGS TREEDIR: where that kernel stands
-uml_dir() {
+# kernel_dir ARCH VERSION CONFIGS TREEDIR: where that kernel stands
+kernel_dir() {
 	local files
-	mapfile -t files < <(uml_configs "$2")
+	mapfile -t files < <(kernel_configs "$3")
 	for f in "${files[@]}"; do [ -r "$f" ] || die 2 "no kernel configuration ${f##*/}"; done
-	echo "$CACHE/kernels/uml-$1-$2-$(hash_of "${files[@]}" "$TOP/scripts/kernels/build-uml" -- "$(tree_release "$3")")"
+	echo "$CACHE/kernels/$1-$2-$3-$(hash_of "${files[@]}" "$TOP/scripts/kernels/build-$1" -- "$(tree_release "$4")")"
 }
 
-# uml_need VERSION CONFIGS TREEDIR: builds it unless it is there
-uml_need() {
+# kernel_need ARCH VERSION CONFIGS TREEDIR: builds it unless it is there
+kernel_need() {
 	local dir
-	dir=$(uml_dir "$@")
-	once "$CACHE/locks/${dir##*/}" test -e "$dir" -- uml_make "$1" "$2" "$3" "$dir"
+	dir=$(kernel_dir "$@")
+	once "$CACHE/locks/${dir##*/}" test -e "$dir" -- kernel_make "$@" "$dir"
 }
 
-uml_make() {
-	local version=$1 configs=$2 tree=$3 dir=$4 deb files name start=$SECONDS
+kernel_make() {
+	local arch=$1 version=$2 configs=$3 tree=$4 dir=$5 deb files name start=$SECONDS
 	need_root
-	say "building the User-Mode Linux kernel $version, configuration $configs (about ten minutes, log: $dir.log)"
+	say "building the $arch kernel $version, configuration $configs (about ten minutes, log: $dir.log)"
 	deb=$(source_package "$version" "$tree")
 	rm -rf "$dir.new"
 	unpack_source "$deb" "$version" "$dir.new" --exclude='*/arch/[a-t]*/*.[chS]' --exclude='*/arch/*/boot/dts' \
 		--exclude='*/Documentation/*/*' --exclude='*/tools/testing' --exclude='*/tools/perf' \
 		--exclude='*/drivers/gpu/drm/*/*.[ch]' --exclude='*/drivers/media/*.[ch]' --exclude='*/sound/*.[ch]' \
 		--exclude='*/drivers/net/wireless/*.[ch]' --exclude='*/drivers/net/ethernet/*.[ch]'
-	mapfile -t files < <(uml_configs "$configs")
+	mapfile -t files < <(kernel_configs "$configs")
 	cat "${files[@]}" >"$dir.new/kiwarp.config"
-	cp "$TOP/scripts/kernels/build-uml" "$dir.new/kiwarp-build"
+	cp "$TOP/scripts/kernels/build-$arch" "$dir.new/kiwarp-build"
 	mkdir -p "$CACHE/ccache"
 	LIMIT=5400 in_tree "$tree" "$dir.new:/kernel" "$CACHE/ccache:/ccache" -- bash /kernel/kiwarp-build >"$dir.log" 2>&1 </dev/null ||
 		{ tail -n 20 "$dir.log" >&2; die 96 "the kernel was not built (whole log: $dir.log)"; }

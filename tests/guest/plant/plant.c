@@ -3,16 +3,18 @@
  * Plants one fault in the kernel, so that the tests can see whether the guest's log check and detectors find it.
  * Loading always fails: there is nothing to unload afterwards.
  */
+#include <linux/bitmap.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/ref_tracker.h>
 #include <linux/slab.h>
+#include <linux/smp.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
 static char *what = "warning";
 module_param(what, charp, 0);
-MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, lock_order, sleep_atomic or shift");
+MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, lock_order, sleep_atomic, shift, race or race_elsewhere");
 
 static DEFINE_SPINLOCK(first);
 static DEFINE_SPINLOCK(second);
@@ -107,6 +109,40 @@ static void plant_shift(void)
 	pr_info("shifted %u\n", 1U << by);
 }
 
+static unsigned long word;
+
+static void count_up(void *unused)
+{
+	int i;
+
+	for (i = 0; i < 1000000; i++) {
+		word++;
+		barrier();
+	}
+}
+
+static void plant_race(void)
+{
+	on_each_cpu(count_up, NULL, 1);
+	pr_info("counted %lu\n", word);
+}
+
+static void set_and_clear(void *unused)
+{
+	int i;
+
+	for (i = 0; i < 1000000; i++) {
+		__bitmap_set(&word, 0, 8);
+		__bitmap_clear(&word, 0, 8);
+	}
+}
+
+/* Both accesses are in functions of the kernel. */
+static void plant_race_elsewhere(void)
+{
+	on_each_cpu(set_and_clear, NULL, 1);
+}
+
 static const struct {
 	const char *name;
 	void (*plant)(void);
@@ -121,6 +157,8 @@ static const struct {
 	{ "lock_order", plant_lock_order },
 	{ "sleep_atomic", plant_sleep_atomic },
 	{ "shift", plant_shift },
+	{ "race", plant_race },
+	{ "race_elsewhere", plant_race_elsewhere },
 };
 
 static int __init plant_init(void)
