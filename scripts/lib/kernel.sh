@@ -37,7 +37,7 @@ kernel_need() {
 kernel_make() {
 	local arch=$1 version=$2 configs=$3 tree=$4 dir=$5 deb files name start=$SECONDS
 	need_root
-	say "building the $arch kernel $version, configuration $configs (about ten minutes, log: $dir.log)"
+	say "building the $arch kernel $version, configuration $configs (ten minutes and more, log: $dir.log)"
 	deb=$(source_package "$version" "$tree")
 	rm -rf "$dir.new"
 	unpack_source "$deb" "$version" "$dir.new" --exclude='*/arch/[a-t]*/*.[chS]' --exclude='*/arch/*/boot/dts' \

@@ -108,7 +108,7 @@ TEST_F(LinkFaults, InterfaceEvents)
 
 TEST_F(LinkFaults, InterfaceGoes)
 {
-	Footprint before = footprint();
+	const Footprint before = footprint();
 
 	must(add_link);
 	const Ran ran = run_with_nth_failing(1, {"ip", "link", "delete", "fault0"});

@@ -240,6 +240,7 @@ private:
 			.initiator_depth = random.one_in(2) ? random.octet() : std::uint8_t{8},
 			.private_data_len = random.one_in(2) ? random.octet() : std::uint8_t{0}};
 	}
+	/// One that may be answered is bound instead.
 	int connect(Random &random, const Known &known)
 	{
 		const std::scoped_lock lock(answering_);
