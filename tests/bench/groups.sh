@@ -114,7 +114,7 @@ group_cpu() {
 			for kind in $kinds; do turns ours siw; done
 		done
 		set_crc off
-		for kind in stream stream_events; do stream_turns $kind tcp; done
+		stream_turns stream tcp
 	done
 }
 

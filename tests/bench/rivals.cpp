@@ -86,7 +86,7 @@ std::optional<Target> target_of(const Cell &c, std::string_view rival)
 /// The cell in which those compete that know neither kinds of operation nor a CRC
 Cell stream_cell(Cell c)
 {
-	c.kind = c.kind.ends_with("_events") ? "stream_events" : "stream";
+	c.kind = c.group == "latency" && c.kind.ends_with("_events") ? "stream_events" : "stream";
 	c.crc = "none";
 	return c;
 }

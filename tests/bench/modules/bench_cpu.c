@@ -7,6 +7,7 @@
  * The guest's kernel is one process of the host, in which interrupts and softirqs
  * run as well; every address space of the guest is another, a child of it.
  */
+#include <linux/mm_types.h>
 #include <linux/module.h>
 #include <linux/proc_fs.h>
 #include <linux/sched/signal.h>
