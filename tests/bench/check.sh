@@ -25,7 +25,7 @@ runs() {
 STREAM='{kind: "stream", crc: "none"}'
 report() { $bin/bench_report "$WORK" >"$WORK/tables" 2>&1; }
 # rows PEER FIELD: of all rows against that peer, in order
-rows() { jq -r --arg peer "$1" ".rows[] | select(.peer_name == \$peer) | .$2" "$WORK/results.json" | xargs; }
+rows() { jq -r --arg peer "$1" ".rows[] | select(.peer_name == \$peer) | .$2" "$WORK/results.json" | paste -sd ' '; }
 
 echo kernel=9.9 >"$WORK/about"
 samples bandwidth

@@ -18,7 +18,7 @@ constexpr std::array groups{
 	Group{"rate", "Small messages, posted in lists", "thousand/s", true},
 	Group{"connections", "Connections made and closed", "1/s", true},
 	Group{"cpu", "Processor time for data moved", "s/GB", false},
-	Group{"memory", "Kernel memory of an idle connection's end", "KB", false},
+	Group{"memory", "Kernel memory of one end of an idle connection", "KB", false},
 	Group{"sizes", "Bandwidth by message size", "MB/s", true},
 	Group{"qps", "Bandwidth by number of queue pairs", "MB/s", true},
 };
