@@ -72,6 +72,13 @@ std::string label(const Cell &c)
 	return name;
 }
 
+std::string data_file(std::string group, std::string part)
+{
+	std::replace(part.begin(), part.end(), ' ', '-');
+	group.append(".").append(part).append(".dat");
+	return group;
+}
+
 std::string plot_of_bars(const std::string &file)
 {
 	std::string text = "plot";
@@ -115,12 +122,8 @@ void write_plot(const fs::path &folder, const Results &results, const std::strin
 						      : "CRC " + cell.crc;
 		auto &data = parts[part];
 
-		if (!data.is_open()) {
-			auto name = part;
-
-			std::replace(name.begin(), name.end(), ' ', '-');
-			data.open(folder / (group + "." + name + ".dat"));
-		}
+		if (!data.is_open())
+			data.open(folder / data_file(group, part));
 		if (sizes)
 			data << cell.octets;
 		else if (curve)
@@ -139,12 +142,9 @@ void write_plot(const fs::path &folder, const Results &results, const std::strin
 		script << bars;
 	script << "set logscale y\nset multiplot layout " << parts.size() << ",1\n";
 	for (const auto &[part, data] : parts) {
-		auto name = part;
-
-		std::replace(name.begin(), name.end(), ' ', '-');
 		script << "set title '" << about.title << ", " << about.unit << " ("
 		       << (about.higher_is_better ? "higher" : "lower") << " is better), " << part << "'\n"
-		       << (curve ? plot_of_lines : plot_of_bars)(group + "." + name + ".dat");
+		       << (curve ? plot_of_lines : plot_of_bars)(data_file(group, part));
 	}
 	script << "unset multiplot\n";
 }
