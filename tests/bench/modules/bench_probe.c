@@ -54,14 +54,16 @@ static struct {
 static int place(read_descriptor_t *desc, struct sk_buff *skb, unsigned int offset, size_t len)
 {
 	struct skb_seq_state walk;
-	unsigned int done = 0, n;
+	size_t done = 0, n;
 	const u8 *p;
 
 	skb_prepare_seq_read(skb, offset, offset + len, &walk);
 	while ((n = skb_seq_read(done, &p, &walk))) {
+		/* It stops behind the end, but what it returns may go beyond. */
+		n = min(n, len - done);
 		done += n;
 		while (n) {
-			const unsigned int run = min_t(size_t, n, receiver.octets - receiver.at);
+			const size_t run = min(n, receiver.octets - receiver.at);
 
 			memcpy(receiver.memory + receiver.at, p, run);
 			receiver.at += run;
