@@ -253,7 +253,7 @@ measure_memory() {
 		after=$(settled_memory)
 		figure "$(awk -v a="$after" -v b="$before" -v n="$held" 'BEGIN { print (a - b) / (2 * n) }')" 1 0.01 100000 1 || :
 	fi
-	[ -z "$held" ] || [ "$held" = "$2" ] || note="only $held connections"
+	[ -z "$held" ] || [ "$held" = "$2" ] || note="only $held connections: $(sed -n 's/^after .*: //p' "$WORK/client" | head -n 1)"
 	kill "${pids[@]}" 2>/dev/null
 	wait "${pids[@]}" 2>/dev/null
 	port=$((port + 1))
