@@ -131,13 +131,16 @@ bench_tcp() {
 	line=$(cat "$WORK/client")
 }
 
-# measure_bandwidth: megabytes (10^6) per second
+# measure_bandwidth: megabytes (10^6) per second. Sets "moved" to the octets.
 measure_bandwidth() {
 	local n=$2 options=()
+	moved=$((n * octets * qps))
 	case $1 in
 	tcp)
+		# By time, whole seconds: told how much to send (-n), iperf3 sees the end at its next second only.
 		both iperf3 -s -1 -B "${ADDRESS[tcp]}" -p "$port" -- \
-			iperf3 -c "${ADDRESS[tcp]}" -p "$port" -l "$octets" -n $((n * octets)) -J && iperf3_figure "$WORK/client"
+			iperf3 -c "${ADDRESS[tcp]}" -p "$port" -l "$octets" -t "${seconds:-1}" -J &&
+			iperf3_figure "$WORK/client" && moved=$(jq .end.sum_received.bytes "$WORK/client")
 		;;
 	zerocopy) bench_tcp "$n" messages --zerocopy --octets "$octets" && figure "$line" 1 0.01 1000000 "${octets}e-6" ;;
 	probe)
@@ -216,13 +219,13 @@ processor_time() {
 # measure_cpu: seconds of processor time for 10^9 octets. It is what a long run takes more than a short one, so that the
 # programs' start doesn't count.
 measure_cpu() {
-	local used start short=$(($2 / 6 + 5)) first
+	local used start short=$(($2 / 6 + 5)) first moved before seconds=1
 	processor_time && start=$used
 	measure_bandwidth "$1" "$short" || return
-	processor_time && first=$((used - start)) start=$used
+	processor_time && first=$((used - start)) start=$used before=$moved seconds=3
 	measure_bandwidth "$1" "$(($2 + short))" || return
 	processor_time
-	per_gigabyte $((used - start - first)) $(($2 * octets))
+	per_gigabyte $((used - start - first)) $((moved - before))
 }
 
 settled_memory() {
