@@ -165,9 +165,9 @@ is iterations_are_whole_lists "$(iterations 1001 10 10 100000 32) $(iterations 5
 serve() {
 	local name=$1 tool=$2 mode=$3
 	shift 3
-	timeout 20 $bin/$tool "$mode" server 127.0.0.1 18999 "$@" >"$WORK/server" 2>&1 &
+	timeout 20 "$bin/$tool" "$mode" server 127.0.0.1 18999 "$@" >"$WORK/server" 2>&1 &
 	until_true sh -c 'ss -Hltn "sport = :18999" | grep -q .'
-	t "$name" $bin/$tool "$mode" client 127.0.0.1 18999 "$@"
+	t "$name" "$bin/$tool" "$mode" client 127.0.0.1 18999 "$@"
 	reads "${name}_prints_a_figure" "$(cat "$WORK/output")" figure_as_is
 	wait $! || not_ok "server_of_$name" "$(cat "$WORK/server")"
 }
