@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: GPL-2.0
+# Who is measured, and how. Sourced by run.sh.
+#
+# measure_METHOD WHO ITERATIONS measures one run of the cell that the variables group, kind, octets, mtu, crc, qps and cpus
+# describe. It sets "value" and, where that isn't iterations per second, "pace"; or "reason", and returns false. "note" is what
+# a reader of the value has to know.
+
+# Left device, right device, address in right
+declare -A LEFT_DEV=([ours]=kiw0 [siw]=siw0 [rxe]=rxe0) RIGHT_DEV=([ours]=kiw1 [siw]=siw1 [rxe]=rxe1)
+declare -A ADDRESS=([ours]=10.77.0.2 [siw]=10.78.0.2 [rxe]=10.80.0.2 [tcp]=10.77.0.2 [zerocopy]=10.77.0.2 [probe]=10.77.0.2)
+declare -A CRC_SWITCH=([ours]=/sys/module/kiwarp/parameters/crc [siw]=/sys/module/siw/parameters/mpa_crc_required)
+declare -A absent=()	# why a contender can't run here at all
+TOOLS=/usr/lib/kiwarp/tests
+MODULES=/usr/lib/kiwarp/guest
+port=20000
+
+# prepare: makes what the guest doesn't have by itself
+prepare() {
+	local ns
+	for ns in left right; do
+		# Tens of thousands of connections are made and closed here: none of them shall hold its port for a minute.
+		ip netns exec "$ns" sysctl -qw net.ipv4.tcp_max_tw_buckets=0 net.ipv4.ip_local_port_range="10000 65000"
+	done
+	if insmod "$MODULES/bench_cpu.ko" 2>/dev/null; then
+		echo "processor_time=the host's count of all that the guest uses"
+	else
+		echo "processor_time=the guest's own count, by ticks"
+	fi >>/out/about
+	insmod "$MODULES/bench_probe.ko" || absent[probe]="its module didn't load"
+	fast_crc || return
+	add_rxe || absent[rxe]="no rxe device can be made"
+}
+
+# fast_crc: gives both drivers the same fast CRC function where the kernel has none of its own, see bench_crc.c: their modules
+# are loaded once more, with the names of the functions that they import changed.
+fast_crc() {
+	local module file
+	if [ ! -e "$MODULES/bench_crc.ko" ]; then
+		echo "crc=the kernel's own" >>/out/about
+		return
+	fi
+	if ! insmod "$MODULES/bench_crc.ko"; then
+		echo "crc=the table of User-Mode Linux, 20 times slower than a real kernel's: this processor has no instruction for it" >>/out/about
+		return
+	fi
+	rmmod kiwarp siw || return
+	# Without a parameter that matters: what its switches are is set for every cell.
+	for module in "$(modinfo -n kiwarp)" /siw/siw_crc.ko; do
+		file=$WORK/${module##*/}
+		objcopy --redefine-sym crc32c=bench_crc32c --redefine-sym skb_crc32c=bench_skb_crc32c "$module" "$file" || return
+		insmod "$file" || return
+		echo "crc_of_$(basename "$module" .ko)=$(nm -u "$file" | awk '/crc32c/ { printf "%s%s", n++ ? ", " : "", $2 }')" >>/out/about
+		rm "$file"
+	done
+	echo "crc=the same function in both drivers, by the processor's instruction (tests/bench/modules/bench_crc.c)" >>/out/about
+	rlink left kiw0 kiwarp veth0
+	rlink right kiw1 kiwarp veth1
+	rlink left siw0 siw veth2
+	rlink right siw1 siw veth3
+}
+rlink() { ip netns exec "$1" rdma link add "$2" type "$3" netdev "$4"; }
+
+# add_rxe: a pair of links for Soft-RoCE, like those of the others
+add_rxe() {
+	modprobe rdma_rxe || return
+	ip link add veth6 index 107 netns left type veth peer name veth7 index 208 netns right || return
+	ip -n left addr add 10.80.0.1/24 dev veth6 && ip -n right addr add 10.80.0.2/24 dev veth7 || return
+	ip -n left link set veth6 up && ip -n right link set veth7 up || return
+	rlink left rxe0 rxe veth6 && rlink right rxe1 rxe veth7
+}
+
+set_mtu() {
+	local n
+	mtu=$1
+	for n in 0 2 6; do
+		[ $n != 6 ] || [ -z "${absent[rxe]:-}" ] || continue
+		ip -n left link set "veth$n" mtu "$mtu"
+		ip -n right link set "veth$((n + 1))" mtu "$mtu"
+	done
+}
+set_crc() {
+	local who is_on=0
+	crc=$1
+	[ "$crc" = off ] || is_on=1
+	for who in ours siw; do
+		[ ! -e "${CRC_SWITCH[$who]}" ] || echo $is_on >"${CRC_SWITCH[$who]}"
+	done
+}
+
+# both SERVER... -- CLIENT...: runs both, the client once the server listens on $port; both must end with 0. Leaves their
+# output in $WORK/server and $WORK/client, and sets "reason" when it didn't work
+both() {
+	local server=() pid status=0 server_status=0 pin=()
+	while [ "$1" != -- ]; do server+=("$1"); shift; done
+	shift
+	reason=
+	# What TCP does for a process runs on its processor here. A driver's own threads aren't bound by this.
+	[ "$cpus" != 1 ] || pin=(taskset -c 0)
+	ip netns exec right timeout -k 2 "$LIMIT" "${pin[@]}" "${server[@]}" >"$WORK/server" 2>&1 &
+	pid=$!
+	PORT=$port until_true settled "$pid" || :
+	ip netns exec left timeout -k 2 "$LIMIT" "${pin[@]}" "$@" >"$WORK/client" 2>&1 || status=$?
+	[ $status = 0 ] || kill "$pid" 2>/dev/null
+	wait "$pid" || server_status=$?
+	port=$((port + 1))
+	if [ $status != 0 ]; then
+		reason="client: $(why $status)"
+	elif [ $server_status != 0 ]; then
+		reason="server: $(why $server_status)"
+	fi
+	[ -z "$reason" ]
+}
+
+# perftest WHO TOOL ITERATIONS OPTION...: sets "line" to the line of figures
+perftest() {
+	local who=$1 tool=$2 n=$3
+	shift 3
+	local options=(-R -F -s "$octets" -n "$n" -p "$port" "$@")
+	[ "$qps" = 1 ] || options+=(-q "$qps")
+	both "$tool" -d "${RIGHT_DEV[$who]}" "${options[@]}" -- \
+		"$tool" -d "${LEFT_DEV[$who]}" "${options[@]}" "${ADDRESS[$who]}" || return
+	perftest_line "$WORK/client" "$octets" $((n * qps))
+}
+
+# bench_tcp ITERATIONS MODE OPTION...: sets "line" to what it prints
+bench_tcp() {
+	local n=$1 mode=$2
+	shift 2
+	both $TOOLS/bench_tcp "$mode" server "${ADDRESS[tcp]}" "$port" --count "$n" "$@" -- \
+		$TOOLS/bench_tcp "$mode" client "${ADDRESS[tcp]}" "$port" --count "$n" "$@" || return
+	line=$(cat "$WORK/client")
+}
+
+# measure_bandwidth: megabytes (10^6) per second. Sets "moved" to the octets.
+measure_bandwidth() {
+	local n=$2 options=()
+	moved=$((n * octets * qps))
+	case $1 in
+	tcp)
+		# By time, whole seconds: told how much to send (-n), iperf3 sees the end at its next second only.
+		both iperf3 -s -1 -B "${ADDRESS[tcp]}" -p "$port" -- \
+			iperf3 -c "${ADDRESS[tcp]}" -p "$port" -l "$octets" -t "${seconds:-1}" -J &&
+			iperf3_figure "$WORK/client" && moved=$(jq .end.sum_received.bytes "$WORK/client")
+		;;
+	zerocopy) bench_tcp "$n" messages --zerocopy --octets "$octets" && figure "$line" 1 0.01 1000000 "${octets}e-6" ;;
+	probe)
+		# The inner shell's business
+		# shellcheck disable=SC2016
+		both bash -c 'echo "$0" >/dev/bench_probe' "receive $port $octets" -- \
+			bash -c 'exec 3<>/dev/bench_probe && echo "$0" >&3 && cat <&3' \
+			"send ${ADDRESS[probe]} $port $octets $n" && probe_figure "$WORK/client"
+		;;
+	*)
+		case $kind in
+		*_events) options=(-e) ;;
+		esac
+		# perftest counts 2^20 octets
+		perftest "$1" "ib_${kind%_events}_bw" "$n" "${options[@]}" && figure "$line" 4 0.0001 1000000 1.048576
+		;;
+	esac || return
+	pace=$(awk -v v="$value" -v o="$octets" -v q="$qps" 'BEGIN { print v * 1e6 / o / q }')
+}
+
+# measure_latency: microseconds, median; half of a round trip, except for Reads
+measure_latency() {
+	local n=$2 options=() mode=spinning
+	case $kind in
+	*_events) options=(-e) mode=blocking ;;
+	*)
+		if [ "$(nproc)" = 1 ]; then
+			reason="one processor can't run two that poll"
+			return 1
+		fi
+		;;
+	esac
+	if [ "$1" = tcp ]; then
+		both $TOOLS/bench_pingpong $mode server "${ADDRESS[tcp]}" "$port" "$octets" "$n" -- \
+			$TOOLS/bench_pingpong $mode client "${ADDRESS[tcp]}" "$port" "$octets" "$n" || return
+		figure "$(cat "$WORK/client")" 1 0.1 1000000 1
+	else
+		perftest "$1" "ib_${kind%_events}_lat" "$n" "${options[@]}" && figure "$line" 5 0.1 1000000 1
+	fi || return
+	pace=$(awk -v v="$value" 'BEGIN { print 1e6 / (2 * v) }')
+}
+
+# measure_rate: thousands of messages per second, a list of 32 requests at a time. TCP may put several of its messages in a
+# segment, as it does unless it is told not to.
+measure_rate() {
+	if [ "$1" = tcp ]; then
+		bench_tcp "$2" messages --octets "$octets" && figure "$line" 1 0.01 1000000000 0.001
+	else
+		perftest "$1" "ib_${kind}_bw" "$2" -l 32 && figure "$line" 5 0.00001 1000000 1000
+	fi || return
+	pace=${value}e3
+}
+
+# measure_connections: made and closed per second
+measure_connections() {
+	if [ "$1" = tcp ]; then
+		bench_tcp "$2" connections
+	else
+		both $TOOLS/bench_cm connections server "${ADDRESS[$1]}" "$port" --count "$2" -- \
+			$TOOLS/bench_cm connections client "${ADDRESS[$1]}" "$port" --count "$2" && line=$(cat "$WORK/client")
+	fi && figure "$line" 1 0.1 10000000 1
+}
+
+# processor_time: sets "used" to the microseconds of processor time that this guest has used, interrupts included
+processor_time() {
+	local cpu
+	# What a process has used is only known when its address space is gone, for which another has to run there.
+	for ((cpu = 0; cpu < $(nproc); cpu++)); do taskset -c $cpu true; done
+	if [ -e /proc/bench_cpu ]; then
+		used=$(cat /proc/bench_cpu)
+	else
+		used=$(awk '/^cpu / { printf "%.0f", ($2 + $3 + $4 + $7 + $8) * 10000 }' /proc/stat)
+	fi
+}
+
+# measure_cpu: seconds of processor time for 10^9 octets. It is what a long run takes more than a short one, so that the
+# programs' start doesn't count.
+measure_cpu() {
+	local used start short=$(($2 / 6 + 5)) first moved before seconds=1
+	processor_time && start=$used
+	measure_bandwidth "$1" "$short" || return
+	processor_time && first=$((used - start)) start=$used before=$moved seconds=3
+	measure_bandwidth "$1" "$(($2 + short))" || return
+	processor_time
+	per_gigabyte $((used - start - first)) $((moved - before))
+}
+
+settled_memory() {
+	# Freed memory goes home after grace periods and by work queues.
+	sleep 2
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	kernel_memory /proc/meminfo
+}
+
+# measure_memory WHO CONNECTIONS: kilobytes of kernel memory that one end of an idle connection takes; with a queue pair of 16
+# requests each way, where it has one.
+measure_memory() {
+	local tool=bench_cm before after pids held
+	[ "$1" != tcp ] || tool=bench_tcp
+	reason=
+	before=$(settled_memory)
+	ip netns exec right timeout -k 2 "$LIMIT" $TOOLS/$tool idle server "${ADDRESS[$1]}" "$port" --count "$2" >"$WORK/server" 2>&1 &
+	pids=($!)
+	PORT=$port until_true settled "${pids[0]}" || :
+	ip netns exec left timeout -k 2 "$LIMIT" $TOOLS/$tool idle client "${ADDRESS[$1]}" "$port" --count "$2" >"$WORK/client" 2>&1 &
+	pids+=($!)
+	until_true idle_or_gone "${pids[1]}" || :
+	held=$(sed -n 's/^up //p' "$WORK/client")
+	if [ -z "$held" ] || [ "$held" = 0 ] || ! kill -0 "${pids[@]}" 2>/dev/null; then
+		reason="the connections didn't come up"
+	else
+		after=$(settled_memory)
+		figure "$(awk -v a="$after" -v b="$before" -v n="$held" 'BEGIN { print (a - b) / (2 * n) }')" 1 0.01 100000 1 || :
+	fi
+	[ -z "$held" ] || [ "$held" = "$2" ] || note="only $held connections: $(sed -n 's/^after .*: //p' "$WORK/client" | head -n 1)"
+	kill "${pids[@]}" 2>/dev/null
+	wait "${pids[@]}" 2>/dev/null
+	port=$((port + 1))
+	[ -z "$reason" ]
+}
+idle_or_gone() { grep -q '^up ' "$WORK/client" || ! kill -0 "$1" 2>/dev/null; }

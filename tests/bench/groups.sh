@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0
+# What is measured: each group sets the variables that describe a cell, and gives every contender its turns. "quick" leaves
+# out what the claims don't stand and fall with. Sourced by run.sh.
+# shellcheck disable=SC2034 # the variables are what the functions of the other files read
+
+# first_iterations: how many are surely not too many for a first run
+first_iterations() {
+	case $method in
+	bandwidth | cpu) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
+	connections) echo 50 ;;
+	rate) echo 3200 ;;
+	*) echo 500 ;;
+	esac
+}
+
+# next_iterations PACE: how many make a run as long as it should be
+next_iterations() {
+	case $method in
+	bandwidth) iterations "$1" "$TENTHS" 5 300000 1 ;;
+	cpu) iterations "$1" $((5 * TENTHS)) 30 300000 1 ;;
+	connections) iterations "$1" $((3 * TENTHS)) 30 50000 1 ;;
+	rate) iterations "$1" "$TENTHS" 320 3000000 32 ;;
+	*) iterations "$1" "$TENTHS" 1000 200000 1 ;;
+	esac
+}
+
+# the_group NAME METHOD: the usual values of all variables
+the_group() {
+	group=$1 method=$2 kind=write octets=65536 qps=1 cpus=$(nproc)
+	LIMIT=$((20 + TENTHS))
+	set_mtu 1500
+	set_crc off
+}
+
+turns() { for who; do turn "$rep" "$who"; done; }
+
+# stream_turns KIND WHO...: for contenders that know neither kinds of operation nor a CRC
+stream_turns() {
+	local kind=$1 crc=none
+	shift
+	turns "$@"
+}
+
+group_bandwidth() {
+	local rep sizes="65536 1048576" kinds="write send read"
+	the_group bandwidth bandwidth
+	[ "$SCOPE" = full ] || sizes=65536 kinds="write read"
+	for mtu in 1500 9000 65535; do
+		set_mtu $mtu
+		echo "bandwidth, MTU $mtu"
+		for ((rep = 0; rep <= REPETITIONS; rep++)); do
+			for octets in $sizes; do
+				for crc in off on; do
+					set_crc $crc
+					for kind in $kinds; do turns ours siw; done
+				done
+				set_crc off
+				stream_turns stream tcp
+				[ "$octets" != 65536 ] || stream_turns stream probe
+				[ "$SCOPE" = full ] || continue
+				stream_turns stream zerocopy
+				[ "$octets" != 65536 ] || kind="write" turns rxe
+			done
+		done
+	done
+}
+
+group_latency() {
+	local rep kinds="write send read send_events" crcs="off on"
+	the_group latency latency
+	octets=64
+	[ "$SCOPE" = full ] || crcs=off
+	echo "latency"
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for crc in $crcs; do
+			set_crc "$crc"
+			for kind in $kinds; do turns ours siw; done
+		done
+		for kind in stream stream_events; do stream_turns $kind tcp; done
+	done
+}
+
+group_rate() {
+	local rep
+	the_group rate rate
+	octets=8
+	echo "rate"
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		turns ours siw
+		stream_turns stream tcp
+	done
+}
+
+group_connections() {
+	local rep
+	the_group connections connections
+	octets=0 LIMIT=60
+	echo "connections"
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		turns ours siw
+		stream_turns stream tcp
+	done
+}
+
+# Sends and Reads sleep until there is a completion, as the sockets do; perftest's Writes can't.
+group_cpu() {
+	local rep kinds="write send_events read_events"
+	the_group cpu cpu
+	[ "$SCOPE" = full ] || kinds="write send_events"
+	echo "cpu"
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for crc in off on; do
+			set_crc $crc
+			for kind in $kinds; do turns ours siw; done
+		done
+		set_crc off
+		stream_turns stream tcp
+	done
+}
+
+# There is nothing to warm up, and figures hardly differ: three repetitions do. The cell says how many were asked for.
+group_memory() {
+	local rep n
+	the_group memory memory
+	kind=idle octets=0 qps=10000 LIMIT=240
+	[ "$SCOPE" = full ] || qps=1000
+	echo "memory"
+	for ((rep = 1; rep <= (REPETITIONS + 2) / 3; rep++)); do
+		turns ours siw
+		stream_turns stream tcp
+	done
+}
+
+group_sizes() {
+	local rep sizes="1 8 64 512 4096 16384 65536 262144 1048576 8388608"
+	the_group sizes bandwidth
+	[ "$SCOPE" = full ] || sizes="8 4096 65536 1048576 8388608"
+	echo "sizes"
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for octets in $sizes; do
+			turns ours siw
+			stream_turns stream tcp
+		done
+	done
+}
+
+group_qps() {
+	local rep numbers="1 8 64 512" processors
+	the_group qps bandwidth
+	LIMIT=60
+	if [ "$(nproc)" = 1 ]; then processors=1; else processors="$(nproc) 1"; fi
+	[ "$SCOPE" = full ] || numbers="1 64"
+	echo "queue pairs"
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for cpus in $processors; do
+			for qps in $numbers; do turns ours siw; done
+		done
+	done
+}

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0
+# How the figures of the tools are read. Sourced by run.sh and check.sh. Each function sets "value", or "reason" and
+# returns false.
+
+# figure TEXT FIELD MIN MAX FACTOR: that field of a line, times FACTOR, if it can be true
+figure() {
+	value=$(awk -v f="$2" -v min="$3" -v max="$4" -v k="$5" '$f ~ /^[0-9.]+(e[-+]?[0-9]+)?$/ {
+		v = $f * k
+		if (v >= min && v <= max) printf "%.3f", v
+	}' <<<"$1")
+	[ -n "$value" ] || reason="a figure that can't be: ${1:-none}"
+	[ -n "$value" ]
+}
+
+# perftest_line FILE OCTETS ITERATIONS: sets "line" to the line of figures in what perftest has written
+perftest_line() {
+	line=$(grep -E "^ *$2 +$3 " "$1" | head -n 1)
+	[ -n "$line" ] || reason="no line of figures"
+	[ -n "$line" ]
+}
+
+# iperf3_figure FILE: megabytes per second that have arrived
+iperf3_figure() {
+	local bits
+	bits=$(jq -r '.end.sum_received.bits_per_second // "none"' "$1" 2>/dev/null)
+	figure "$bits" 1 0.0001 1000000 0.000000125
+}
+
+# probe_figure FILE: megabytes per second, of octets and nanoseconds
+probe_figure() {
+	local octets ns
+	read -r octets ns <"$1" || :
+	if [[ $octets =~ ^[0-9]+$ && $ns =~ ^[1-9][0-9]*$ ]]; then
+		figure "$(awk -v o="$octets" -v n="$ns" 'BEGIN { printf "%.6f", o * 1000 / n }')" 1 0.01 1000000 1
+	else
+		reason="no figures of the probe"
+		return 1
+	fi
+}
+
+# per_gigabyte MICROSECONDS OCTETS: seconds of processor time for 10^9 octets; both are differences of two runs
+per_gigabyte() { figure "$(awk -v us="$1" -v o="$2" 'BEGIN { if (o > 0) printf "%.6f", us * 1000 / o }')" 1 0.0001 10000 1; }
+
+# kernel_memory FILE: kilobytes of /proc/meminfo that neither processes nor files have. What a driver has lent a process
+# by mapping it is the kernel's.
+kernel_memory() {
+	awk '/^(MemFree|Buffers|Cached|SwapCached|AnonPages):/ { rest += $2 } /^MemTotal:/ { all = $2 }
+		END { print all - rest }' "$1"
+}
+
+# iterations PACE TENTHS MIN MAX MULTIPLE: how many of PACE a second make a run of TENTHS tenths of a second
+iterations() {
+	awk -v pace="$1" -v s="$2" -v min="$3" -v max="$4" -v of="$5" 'BEGIN {
+		n = int(pace * s / 10)
+		if (n < min) n = min
+		if (n > max) n = max
+		n -= n % of
+		print n < of ? of : n
+	}'
+}

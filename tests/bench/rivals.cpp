@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "rivals.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+
+namespace bench {
+
+namespace {
+
+constexpr Target at_least(double factor)
+{
+	return {.at_least = true, .factor = factor, .plus = 0};
+}
+
+constexpr Target at_most(double factor, double plus = 0)
+{
+	return {.at_least = false, .factor = factor, .plus = plus};
+}
+
+/// A target, and the cells it holds for. Empty or 0 stands for any.
+struct Rule {
+	std::string_view group;
+	std::string_view kinds;
+	int mtu;
+	std::string_view crc;
+	std::string_view rival;
+	Target target;
+};
+
+constexpr Rule rules[] = {
+	{"bandwidth", "write send", 1500, "off", "tcp", at_least(1.1)},
+	{"bandwidth", "write send", 9000, "off", "tcp", at_least(1.3)},
+	{"bandwidth", "write send", 65535, "off", "tcp", at_least(1.2)},
+	{"bandwidth", "write send", 0, "on", "tcp", at_least(0.85)},
+	{"bandwidth", "", 1500, "off", "siw", at_least(10)},
+	{"bandwidth", "", 9000, "off", "siw", at_least(3)},
+	{"bandwidth", "", 65535, "off", "siw", at_least(1.3)},
+	{"bandwidth", "", 1500, "on", "siw", at_least(8)},
+	{"bandwidth", "", 9000, "on", "siw", at_least(2.5)},
+	{"bandwidth", "", 65535, "on", "siw", at_least(1.2)},
+	{"bandwidth", "read", 0, "", "write", at_least(0.9)},
+	{"bandwidth", "write send", 0, "off", "probe", at_least(0.9)},
+	{"latency", "write", 0, "off", "tcp", at_most(0.6)},
+	{"latency", "write", 0, "off", "siw", at_most(0.7)},
+	{"latency", "send_events", 0, "off", "tcp", at_most(1)},
+	{"latency", "send_events", 0, "off", "siw", at_most(0.8)},
+	{"rate", "", 0, "off", "tcp", at_least(5)},
+	{"rate", "", 0, "off", "siw", at_least(3)},
+	{"connections", "", 0, "", "tcp", at_least(0.5)},
+	{"connections", "", 0, "", "siw", at_least(2)},
+	{"cpu", "", 0, "off", "tcp", at_most(0.6)},
+	{"cpu", "", 0, "on", "tcp", at_most(0.9)},
+	{"cpu", "", 0, "", "siw", at_most(0.3)},
+	{"memory", "", 0, "", "tcp", at_most(1, 8)},
+	{"memory", "", 0, "", "siw", at_most(1)},
+	{"sizes", "", 0, "", "siw", at_least(1)},
+	{"sizes", "", 0, "", "peak", at_least(0.8)},
+	{"qps", "", 0, "", "siw", at_least(1)},
+	{"qps", "", 0, "", "peak", at_least(0.8)},
+};
+
+bool is_among(std::string_view word, std::string_view words)
+{
+	while (!words.empty()) {
+		const auto end = std::min(words.find(' '), words.size());
+
+		if (words.substr(0, end) == word)
+			return true;
+		words.remove_prefix(std::min(end + 1, words.size()));
+	}
+	return false;
+}
+
+std::optional<Target> target_of(const Cell &c, std::string_view rival)
+{
+	for (const auto &r : rules) {
+		if (r.group == c.group && (r.kinds.empty() || is_among(c.kind, r.kinds)) &&
+			(!r.mtu || r.mtu == c.mtu) && (r.crc.empty() || r.crc == c.crc) && r.rival == rival)
+			return r.target;
+	}
+	return std::nullopt;
+}
+
+/// The cell in which those compete that know neither kinds of operation nor a CRC
+Cell stream_cell(Cell c)
+{
+	c.kind = c.group == "latency" && c.kind.ends_with("_events") ? "stream_events" : "stream";
+	c.crc = "none";
+	return c;
+}
+
+/// A Read takes the whole round trip, of which a ping-pong's figure is half.
+Runs tcp_runs(const Results &results, const Cell &c)
+{
+	Runs runs = find(results, stream_cell(c), "tcp");
+
+	if (c.group == "latency" && c.kind == "read") {
+		for (auto &[rep, value] : runs.values)
+			value *= 2;
+	}
+	return runs;
+}
+
+std::string tcp_name(const Cell &c)
+{
+	if (c.group == "latency" && c.kind == "read")
+		return "TCP, spinning, whole round trip";
+	if (c.group == "latency")
+		return c.kind.ends_with("_events") ? "TCP, blocking" : "TCP, spinning";
+	if (c.group == "rate")
+		return "TCP, one socket's sends";
+	if (c.group == "connections" || c.group == "memory")
+		return "TCP sockets";
+	return "TCP, iperf3";
+}
+
+/// Where a curve of ours is highest from 64 KB on: its runs there
+Runs peak_runs(const Results &results, const Cell &c)
+{
+	Runs peak{.values = {}, .problem = "not run", .note = ""};
+	double highest = 0;
+
+	for (const auto &[cell, contenders] : results) {
+		if (cell.group != c.group || cell.kind != c.kind || cell.mtu != c.mtu || cell.crc != c.crc ||
+			cell.cpus != c.cpus || cell.octets < 65536)
+			continue;
+		const auto &runs = find(results, cell, "ours");
+		const auto s = spread(runs);
+
+		if (s && s->median > highest) {
+			highest = s->median;
+			peak = runs;
+		}
+	}
+	return peak;
+}
+
+} // namespace
+
+std::string Target::text() const
+{
+	std::ostringstream out;
+
+	out << (at_least ? ">= " : "<= ") << factor;
+	if (plus > 0)
+		out << " x + " << plus;
+	return out.str();
+}
+
+std::vector<Rival> rivals(const Results &results, const Cell &c)
+{
+	std::vector<Rival> all;
+	const auto add = [&](const char *id, const std::string &name, Runs runs) {
+		const auto target = target_of(c, id);
+
+		if (target || runs.problem != "not run")
+			all.push_back({id, name, std::move(runs), target});
+	};
+	const bool curve = c.group == "sizes" || c.group == "qps";
+
+	add("siw", "siw", find(results, c, "siw"));
+	add("rxe", "rxe (RoCE)", find(results, c, "rxe"));
+	add("tcp", tcp_name(c), tcp_runs(results, c));
+	// Which of the others compete is up to what was run: they have a cell of their own there.
+	if (c.group == "bandwidth" && c.crc == "off" && c.kind != "read") {
+		add("zerocopy", "TCP, MSG_ZEROCOPY", find(results, stream_cell(c), "zerocopy"));
+		if (c.octets == 65536)
+			add("probe", "probe", find(results, stream_cell(c), "probe"));
+	}
+	if (c.group == "bandwidth" && c.kind == "read") {
+		Cell write = c;
+
+		write.kind = "write";
+		add("write", "our own Write", find(results, write, "ours"));
+	}
+	if (curve && c.octets >= 65536)
+		add("peak", "our own peak", peak_runs(results, c));
+	return all;
+}
+
+std::optional<bool> met(const Runs &ours, const Rival &rival)
+{
+	if (!rival.target)
+		return std::nullopt;
+	const auto s = spread(ratios(ours, rival.runs, rival.target->factor, rival.target->plus));
+	if (!s)
+		return std::nullopt;
+	return rival.target->at_least ? s->median >= 1 : s->median <= 1;
+}
+
+} // namespace bench

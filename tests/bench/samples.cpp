@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "samples.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <stdexcept>
+#include <string_view>
+#include <tuple>
+
+namespace bench {
+
+namespace {
+
+constexpr std::array groups{
+	Group{"bandwidth", "Bandwidth", "MB/s", true},
+	Group{"latency", "Latency", "us", false},
+	Group{"rate", "Small messages, posted in lists", "thousand/s", true},
+	Group{"connections", "Connections made and closed", "1/s", true},
+	Group{"cpu", "Processor time for data moved", "s/GB", false},
+	Group{"memory", "Kernel memory of one end of an idle connection", "KB", false},
+	Group{"sizes", "Bandwidth by message size", "MB/s", true},
+	Group{"qps", "Bandwidth by number of queue pairs", "MB/s", true},
+};
+
+constexpr std::array<std::string_view, 6> kinds{"write", "send", "read", "write_events", "send_events", "read_events"};
+
+template <typename Range, typename Value>
+auto rank(const Range &range, const Value &value)
+{
+	return std::find(range.begin(), range.end(), value) - range.begin();
+}
+
+auto group_rank(const std::string &name)
+{
+	return std::find_if(groups.begin(), groups.end(), [&](const Group &g) { return name == g.name; }) -
+	       groups.begin();
+}
+
+auto order(const Cell &c)
+{
+	return std::tuple(
+		group_rank(c.group), c.crc == "on", -c.cpus, c.mtu, c.qps, c.octets, rank(kinds, c.kind), c.kind);
+}
+
+} // namespace
+
+bool Cell::operator<(const Cell &other) const
+{
+	return order(*this) < order(other);
+}
+
+const Group &group_of(const std::string &name)
+{
+	const auto i = std::size_t(group_rank(name));
+
+	if (i >= groups.size())
+		throw std::invalid_argument("samples of an unknown group " + name);
+	return groups[i];
+}
+
+std::optional<Spread> spread(std::vector<double> v)
+{
+	if (v.empty())
+		return std::nullopt;
+	std::sort(v.begin(), v.end());
+	const auto n = v.size();
+	return Spread{n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2, v.front(), v.back()};
+}
+
+std::optional<Spread> spread(const Runs &runs)
+{
+	std::vector<double> v;
+
+	for (const auto &[rep, value] : runs.values)
+		v.push_back(value);
+	return spread(std::move(v));
+}
+
+std::vector<double> ratios(const Runs &ours, const Runs &peer, double factor, double plus)
+{
+	std::vector<double> v;
+
+	for (const auto &[rep, value] : ours.values) {
+		const auto other = peer.values.find(rep);
+
+		if (other != peer.values.end() && other->second * factor + plus > 0)
+			v.push_back(value / (other->second * factor + plus));
+	}
+	return v;
+}
+
+Json read_about(const std::filesystem::path &folder)
+{
+	Json about = Json::object();
+	std::ifstream file(folder / "about");
+
+	for (std::string line; std::getline(file, line);) {
+		const auto equals = line.find('=');
+
+		if (equals != std::string::npos)
+			about[line.substr(0, equals)] = line.substr(equals + 1);
+	}
+	return about;
+}
+
+Json read_samples(const std::filesystem::path &folder)
+{
+	Json samples = Json::array();
+	std::ifstream file(folder / "samples.jsonl");
+
+	for (std::string line; std::getline(file, line);) {
+		auto sample = Json::parse(line, nullptr, false);
+
+		if (!sample.is_discarded())
+			samples.push_back(std::move(sample));
+	}
+	return samples;
+}
+
+Results sort_out(const Json &samples)
+{
+	Results results;
+
+	for (const auto &s : samples) {
+		const Cell cell{s.at("group"), s.at("kind"), s.at("octets"), s.at("mtu"), s.at("crc"), s.at("qps"),
+			s.at("cpus")};
+		auto &runs = results[cell][s.at("who")];
+
+		if (s.contains("note"))
+			runs.note = s.at("note");
+		if (s.contains("value"))
+			runs.values[s.at("rep")] = s.at("value");
+		else if (s.contains("absent"))
+			runs.problem = "can't run here: " + s.at("absent").get<std::string>();
+		else
+			runs.problem = "failed: " + s.at("failed").get<std::string>();
+	}
+	return results;
+}
+
+const Runs &find(const Results &results, const Cell &cell, const std::string &who)
+{
+	static const Runs none{.values = {}, .problem = "not run", .note = ""};
+	const auto contenders = results.find(cell);
+
+	if (contenders == results.end() || !contenders->second.contains(who))
+		return none;
+	return contenders->second.at(who);
+}
+
+std::string size_name(int octets)
+{
+	if (octets % (1 << 20) == 0)
+		return std::to_string(octets >> 20) + " MB";
+	if (octets % 1024 == 0)
+		return std::to_string(octets / 1024) + " KB";
+	return std::to_string(octets) + " B";
+}
+
+std::string kind_name(const std::string &kind)
+{
+	const auto events = kind.find("_events");
+
+	return events == std::string::npos ? kind : kind.substr(0, events) + ", events";
+}
+
+std::string short_name(const Cell &c)
+{
+	if (c.group == "connections")
+		return "connections";
+	if (c.group == "memory")
+		return std::to_string(c.qps) + " connections";
+	auto name = size_name(c.octets) + " " + kind_name(c.kind);
+	if (c.group == "qps")
+		name += ", " + std::to_string(c.qps) + (c.qps == 1 ? " QP, " : " QPs, ") + std::to_string(c.cpus) +
+			(c.cpus == 1 ? " CPU" : " CPUs");
+	return name;
+}
+
+std::string row_name(const Cell &c)
+{
+	return std::string(group_of(c.group).title) + ": " + short_name(c) + ", MTU " + std::to_string(c.mtu) +
+	       ", CRC " + c.crc;
+}
+
+} // namespace bench
