@@ -3,10 +3,10 @@
  * Plants one fault in the kernel, so that the tests can see whether the guest's log check and detectors find it.
  * Loading always fails: there is nothing to unload afterwards.
  */
-#include <linux/bitmap.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/ref_tracker.h>
+#include <linux/skbuff.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
@@ -127,20 +127,25 @@ static void plant_race(void)
 	pr_info("counted %lu\n", word);
 }
 
-static void set_and_clear(void *unused)
+static void put_and_trim(void *skb)
 {
 	int i;
 
 	for (i = 0; i < 1000000; i++) {
-		__bitmap_set(&word, 0, 8);
-		__bitmap_clear(&word, 0, 8);
+		skb_put(skb, 1);
+		skb_trim(skb, 0);
 	}
 }
 
-/* Both accesses are in functions of the kernel. */
+/* Both accesses are in functions of the kernel. However they mix, each skb_put() is undone at the latest by the next trim. */
 static void plant_race_elsewhere(void)
 {
-	on_each_cpu(set_and_clear, NULL, 1);
+	struct sk_buff *skb = alloc_skb(1024, GFP_KERNEL);
+
+	if (!skb)
+		return;
+	on_each_cpu(put_and_trim, skb, 1);
+	kfree_skb(skb);
 }
 
 static const struct {
