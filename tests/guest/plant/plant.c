@@ -5,16 +5,19 @@
  */
 #include <linux/kernel.h>
 #include <linux/module.h>
+#include <linux/nsproxy.h>
 #include <linux/ref_tracker.h>
+#include <linux/sched.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
+#include <net/net_namespace.h>
 
 static char *what = "warning";
 module_param(what, charp, 0);
-MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, lock_order, sleep_atomic, shift, race or race_elsewhere");
+MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, namespace, lock_order, sleep_atomic, shift, race or race_elsewhere");
 
 static DEFINE_SPINLOCK(first);
 static DEFINE_SPINLOCK(second);
@@ -79,6 +82,11 @@ static void plant_reference(void)
 	ref_tracker_dir_init(&dir, 4, "planted");
 	ref_tracker_alloc(&dir, &tracker, GFP_KERNEL);
 	ref_tracker_dir_exit(&dir);
+}
+
+static void plant_namespace(void)
+{
+	get_net(current->nsproxy->net_ns);
 }
 
 static void plant_lock_order(void)
@@ -159,6 +167,7 @@ static const struct {
 	{ "leak", plant_leak },
 	{ "active_timer", plant_active_timer },
 	{ "reference", plant_reference },
+	{ "namespace", plant_namespace },
 	{ "lock_order", plant_lock_order },
 	{ "sleep_atomic", plant_sleep_atomic },
 	{ "shift", plant_shift },
