@@ -145,7 +145,7 @@ static void put_and_trim(void *skb)
 	}
 }
 
-/* Both accesses are in functions of the kernel. However they mix, each skb_put() is undone at the latest by the next trim. */
+/* Both accesses are in functions of the kernel. However they mix, a skb_trim() undoes each skb_put(). */
 static void plant_race_elsewhere(void)
 {
 	struct sk_buff *skb = alloc_skb(1024, GFP_KERNEL);
