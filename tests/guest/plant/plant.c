@@ -51,11 +51,16 @@ static void plant_overrun(void)
 	kfree(p);
 }
 
+/* Several, since the address of the last may stand for some time in a stack that isn't used any more. */
 static void plant_leak(void)
 {
-	void *p = kmalloc(4242, GFP_KERNEL);
+	int i;
 
-	OPTIMIZER_HIDE_VAR(p);
+	for (i = 0; i < 8; i++) {
+		void *p = kmalloc(4242, GFP_KERNEL);
+
+		OPTIMIZER_HIDE_VAR(p);
+	}
 }
 
 static void nothing(struct work_struct *work)
