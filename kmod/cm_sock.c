@@ -303,7 +303,7 @@ void kiw_ep_hook(struct kiw_ep *ep, const struct kiw_sk_ops *saved)
 		ep->saved.write_space = sk->sk_write_space;
 	}
 	__rcu_assign_sk_user_data_with_flags(sk, ep, SK_USER_DATA_NOCOPY);
-	sk->sk_data_ready = sock_event;
+	WRITE_ONCE(sk->sk_data_ready, sock_event);
 	sk->sk_state_change = sock_event;
 	sk->sk_write_space = sock_event;
 	write_unlock_bh(&sk->sk_callback_lock);
@@ -328,7 +328,8 @@ void kiw_ep_unhook(struct kiw_ep *ep)
 	lock_sock(sk);
 	write_lock_bh(&sk->sk_callback_lock);
 	rcu_assign_sk_user_data(sk, NULL);
-	sk->sk_data_ready = ep->saved.data_ready;
+	/* TCP calls a listener's without any lock of it when a connection is ready. */
+	WRITE_ONCE(sk->sk_data_ready, ep->saved.data_ready);
 	sk->sk_state_change = ep->saved.state_change;
 	sk->sk_write_space = ep->saved.write_space;
 	write_unlock_bh(&sk->sk_callback_lock);

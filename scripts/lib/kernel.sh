@@ -24,7 +24,7 @@ kernel_dir() {
 	local files
 	mapfile -t files < <(kernel_configs "$3")
 	for f in "${files[@]}"; do [ -r "$f" ] || die 2 "no kernel configuration ${f##*/}"; done
-	echo "$CACHE/kernels/$1-$2-$3-$(hash_of "${files[@]}" "$TOP/scripts/kernels/build-$1" -- "$(tree_release "$4")")"
+	echo "$CACHE/kernels/$1-$2-$3-$(hash_of "${files[@]}" "$TOP/scripts/kernels/build-"{common,"$1"} -- "$(tree_release "$4")")"
 }
 
 # kernel_need ARCH VERSION CONFIGS TREEDIR: builds it unless it is there
@@ -47,6 +47,7 @@ kernel_make() {
 	mapfile -t files < <(kernel_configs "$configs")
 	cat "${files[@]}" >"$dir.new/kiwarp.config"
 	cp "$TOP/scripts/kernels/build-$arch" "$dir.new/kiwarp-build"
+	cp "$TOP/scripts/kernels/build-common" "$dir.new/kiwarp-build-common"
 	mkdir -p "$CACHE/ccache"
 	LIMIT=5400 in_tree "$tree" "$dir.new:/kernel" "$CACHE/ccache:/ccache" -- bash /kernel/kiwarp-build >"$dir.log" 2>&1 </dev/null ||
 		{ tail -n 20 "$dir.log" >&2; die 96 "the kernel was not built (whole log: $dir.log)"; }

@@ -3,18 +3,21 @@
  * Plants one fault in the kernel, so that the tests can see whether the guest's log check and detectors find it.
  * Loading always fails: there is nothing to unload afterwards.
  */
-#include <linux/bitmap.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
+#include <linux/nsproxy.h>
 #include <linux/ref_tracker.h>
+#include <linux/sched.h>
+#include <linux/skbuff.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
+#include <net/net_namespace.h>
 
 static char *what = "warning";
 module_param(what, charp, 0);
-MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, lock_order, sleep_atomic, shift, race or race_elsewhere");
+MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, namespace, lock_order, sleep_atomic, shift, race or race_elsewhere");
 
 static DEFINE_SPINLOCK(first);
 static DEFINE_SPINLOCK(second);
@@ -48,11 +51,16 @@ static void plant_overrun(void)
 	kfree(p);
 }
 
+/* Several, since the address of the last may stand for some time in a stack that isn't used any more. */
 static void plant_leak(void)
 {
-	void *p = kmalloc(4242, GFP_KERNEL);
+	int i;
 
-	OPTIMIZER_HIDE_VAR(p);
+	for (i = 0; i < 8; i++) {
+		void *p = kmalloc(4242, GFP_KERNEL);
+
+		OPTIMIZER_HIDE_VAR(p);
+	}
 }
 
 static void nothing(struct work_struct *work)
@@ -79,6 +87,11 @@ static void plant_reference(void)
 	ref_tracker_dir_init(&dir, 4, "planted");
 	ref_tracker_alloc(&dir, &tracker, GFP_KERNEL);
 	ref_tracker_dir_exit(&dir);
+}
+
+static void plant_namespace(void)
+{
+	get_net(current->nsproxy->net_ns);
 }
 
 static void plant_lock_order(void)
@@ -127,20 +140,25 @@ static void plant_race(void)
 	pr_info("counted %lu\n", word);
 }
 
-static void set_and_clear(void *unused)
+static void put_and_trim(void *skb)
 {
 	int i;
 
 	for (i = 0; i < 1000000; i++) {
-		__bitmap_set(&word, 0, 8);
-		__bitmap_clear(&word, 0, 8);
+		skb_put(skb, 1);
+		skb_trim(skb, 0);
 	}
 }
 
-/* Both accesses are in functions of the kernel. */
+/* Both accesses are in functions of the kernel. However they mix, a skb_trim() undoes each skb_put(). */
 static void plant_race_elsewhere(void)
 {
-	on_each_cpu(set_and_clear, NULL, 1);
+	struct sk_buff *skb = alloc_skb(1024, GFP_KERNEL);
+
+	if (!skb)
+		return;
+	on_each_cpu(put_and_trim, skb, 1);
+	kfree_skb(skb);
 }
 
 static const struct {
@@ -154,6 +172,7 @@ static const struct {
 	{ "leak", plant_leak },
 	{ "active_timer", plant_active_timer },
 	{ "reference", plant_reference },
+	{ "namespace", plant_namespace },
 	{ "lock_order", plant_lock_order },
 	{ "sleep_atomic", plant_sleep_atomic },
 	{ "shift", plant_shift },
