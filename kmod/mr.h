@@ -9,6 +9,7 @@
 #ifndef KIWARP_MR_H
 #define KIWARP_MR_H
 
+#include <linux/bvec.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 
@@ -87,6 +88,16 @@ static inline void *kiw_mr_chunk(const struct kiw_mr *mr, u64 addr, u32 *len)
 
 	*len = min_t(u32, *len, PAGE_SIZE - in_page);
 	return kmap_local_page(mr->pages[off >> PAGE_SHIFT]) + in_page;
+}
+
+/** kiw_mr_page() - the same run, as a piece of its page; no reference is taken */
+static inline void kiw_mr_page(const struct kiw_mr *mr, u64 addr, u32 len, struct bio_vec *bv)
+{
+	u64 off = addr - mr->iova + mr->offset;
+	u32 in_page = off & ~PAGE_MASK;
+
+	bvec_set_page(bv, mr->pages[off >> PAGE_SHIFT], min_t(u32, len, PAGE_SIZE - in_page),
+		      in_page);
 }
 
 struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access);

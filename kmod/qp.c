@@ -347,8 +347,7 @@ static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_
 	case IB_QPS_SQD:
 		if (qp->state == KIW_QP_RTS)
 			kiw_sq_rest(qp);
-		busy = kiw_tx_pending(s) || kiw_orq_len(&s->tx) || kiw_irq_len(&s->tx) ||
-		       kiw_sq_pending(qp);
+		busy = kiw_tx_unfinished(s);
 		kiw_stream_event(s, busy ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
 		return 0;
 	case IB_QPS_SQE:

@@ -29,6 +29,8 @@
 /* Rounds that an owner makes before it leaves the rest to the work, and batches in each. */
 #define SETTLE_ROUNDS 8
 #define SETTLE_BATCHES 64
+/* How long a request that failed waits for the peer to be through with its buffer. */
+#define FLUSH_PATIENCE (HZ / 2)
 /* What is sent from a callback, before the work has to go on with it. */
 #define CALLBACK_BATCHES 4
 
@@ -46,6 +48,11 @@ static void stream_queue(struct kiw_stream *s, unsigned long delay)
 		kiw_stream_put(s);	/* never the last: the caller has one */
 }
 
+void kiw_stream_wake(struct kiw_stream *s)
+{
+	stream_queue(s, 0);
+}
+
 void kiw_stream_kick(struct kiw_stream *s)
 {
 	s->due = true;
@@ -57,8 +64,7 @@ void kiw_stream_kick(struct kiw_stream *s)
 
 static bool stream_busy(const struct kiw_stream *s)
 {
-	return !s->rx.between || kiw_tx_pending(s) || kiw_orq_len(&s->tx) ||
-	       kiw_irq_len(&s->tx) || kiw_sq_pending(s->qp);
+	return !s->rx.between || kiw_tx_unfinished(s);
 }
 
 bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
@@ -79,6 +85,8 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
 		s->ended = true;
 		kiw_ep_notify(s->ep, KIW_EP_ENDED);
 	}
+	if (step.actions & KIW_ACT_FLUSH_SQ)
+		s->flush_by = jiffies + FLUSH_PATIENCE;
 	s->todo |= step.actions & (KIW_ACT_SEND_FIN | KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ |
 				   KIW_ACT_ASYNC);
 	return true;
@@ -171,11 +179,23 @@ static void send_fin(struct kiw_stream *s)
 
 static void stream_flush(struct kiw_stream *s)
 {
-	if (s->todo & KIW_ACT_FLUSH_SQ)
+	if (s->todo & KIW_ACT_FLUSH_SQ) {
+		kiw_zcopy_revoke(s);
 		kiw_sq_flush(s->qp);
+	}
 	if (s->todo & KIW_ACT_FLUSH_RQ)
 		kiw_rq_flush(s->qp, &s->rx);
 	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ);
+}
+
+/* May send requests be flushed, or does the peer still read their buffers, as it soon won't? */
+static bool flush_ready(struct kiw_stream *s)
+{
+	if (!(s->todo & KIW_ACT_FLUSH_SQ) || kiw_zcopy_returned(s) ||
+	    time_after(jiffies, s->flush_by))
+		return true;
+	stream_queue(s, 1);
+	return false;
 }
 
 /* One round of all that is due. Return: whether there is more. */
@@ -188,17 +208,20 @@ static bool settle_round(struct kiw_stream *s, int batches)
 		stream_receive(s);
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);
+	kiw_tx_settle(s);
 	if ((s->todo & KIW_ACT_SEND_FIN) && !kiw_tx_pending(s)) {
 		s->todo &= ~KIW_ACT_SEND_FIN;
 		send_fin(s);
 	}
-	if (s->fin_sent && s->fin_received &&
+	if (s->fin_sent && s->fin_received && kiw_zcopy_returned(s) &&
 	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
-	stream_flush(s);
-	if (s->todo & KIW_ACT_ASYNC) {
-		s->todo &= ~KIW_ACT_ASYNC;
-		raise_async(s);
+	if (flush_ready(s)) {
+		stream_flush(s);
+		if (s->todo & KIW_ACT_ASYNC) {
+			s->todo &= ~KIW_ACT_ASYNC;
+			raise_async(s);
+		}
 	}
 	return more || s->rx_more;
 }
@@ -267,6 +290,7 @@ static void callback_end(struct kiw_stream *s)
 	s->due = false;
 	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS)
 		due = kiw_tx_run(s, CALLBACK_BATCHES) || s->due;
+	kiw_tx_settle(s);
 	s->sk->sk_allocation = GFP_KERNEL;
 	s->busy = false;
 	if (due)
@@ -340,6 +364,7 @@ static void stream_free(struct kref *ref)
 	struct kiw_stream *s = container_of(ref, struct kiw_stream, ref);
 
 	kiw_tx_free(&s->tx);
+	kiw_zcopy_put(s->zcopy);
 	sock_put(s->sk);
 	kfree_rcu(s, rcu);
 }
@@ -368,7 +393,13 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 
 	if (!s)
 		return NULL;
+	s->zcopy = kiw_zcopy_alloc();
+	if (!s->zcopy) {
+		kfree(s);
+		return NULL;
+	}
 	if (kiw_tx_init(&s->tx, neg->ord, neg->ird, qp->max_send_sge)) {
+		kiw_zcopy_put(s->zcopy);
 		kfree(s);
 		return NULL;
 	}
@@ -432,11 +463,13 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	qp->ord = neg->ord;
 	s->tx.sent_index = qp->sq.next;
 	s->tx.batch_index = qp->sq.next;
+	s->tx.done_index = qp->sq.next;
 	s->qp = qp;
 	s->ep = ep;
 	kiw_ep_get(ep);
 	kref_get(&s->ref);
 	rcu_assign_pointer(qp->stream, s);
+	kiw_zcopy_join(s, tcp_sk(sk)->write_seq, s->rx.origin);
 	stream_hook(s);
 	/* What came in before the callbacks were ours. */
 	stream_receive(s);
@@ -448,7 +481,8 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 /* The QP leaves the stream: bring it to the state that it keeps. */
 static void stream_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool orderly)
 {
-	if (!orderly || qp->state == KIW_QP_TERMINATE)
+	kiw_tx_settle(s);
+	if (!orderly || qp->state == KIW_QP_TERMINATE || !kiw_zcopy_returned(s))
 		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
 	else
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
@@ -480,6 +514,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 	if (s->qp) {
 		stream_unhook(s);
 		stream_detach_qp(s, qp, orderly);
+		kiw_zcopy_leave(s);
 		ep = s->ep;
 		s->ep = NULL;
 	}

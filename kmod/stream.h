@@ -16,6 +16,7 @@
 #include "qp.h"
 #include "rx.h"
 #include "tx.h"
+#include "zcopy.h"
 #include "proto/mpa.h"
 
 struct kiw_ep;
@@ -30,6 +31,8 @@ struct kiw_ep;
  * @neg: what the MPA start-up agreed on
  * @rx: receive side
  * @tx: transmit side
+ * @zcopy: sending without a copy
+ * @flush_by: when requests are flushed even if the peer still places them, jiffies
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
  *	reference while queued.
  * @saved_data_ready: the socket's own callbacks
@@ -55,6 +58,8 @@ struct kiw_stream {
 
 	struct kiw_rx		rx;
 	struct kiw_tx		tx;
+	struct kiw_zcopy	*zcopy;
+	unsigned long		flush_by;
 	struct delayed_work	work;
 
 	void			(*saved_data_ready)(struct sock *sk);
@@ -133,6 +138,9 @@ void kiw_stream_unlock(struct kiw_stream *s);
 
 /** kiw_stream_kick() - have somebody do what is due soon; socket lock held, any context */
 void kiw_stream_kick(struct kiw_stream *s);
+
+/** kiw_stream_wake() - have the work look; caller has a reference, any context, no lock needed */
+void kiw_stream_wake(struct kiw_stream *s);
 
 int kiw_stream_init(void);
 void kiw_stream_exit(void);

@@ -5,7 +5,8 @@
  * a whole batch in one call, without another copy where it can splice. Markers are put between the
  * octets while these are copied.
  *
- * A request completes when TCP has taken its last FPDU: its buffers were free before that.
+ * A request completes when TCP has taken its last FPDU: its buffers were free before that. Where
+ * the payload isn't copied, it completes when the peer has placed it, see zcopy.h.
  */
 #include <linux/log2.h>
 #include <linux/rcupdate.h>
@@ -64,6 +65,12 @@ void kiw_tx_free(struct kiw_tx *tx)
 bool kiw_tx_pending(const struct kiw_stream *s)
 {
 	return s->tx.term_len || s->tx.batch_sent < s->tx.batch_len;
+}
+
+bool kiw_tx_unfinished(const struct kiw_stream *s)
+{
+	return kiw_tx_pending(s) || kiw_orq_len(&s->tx) || kiw_irq_len(&s->tx) ||
+	       kiw_sq_posted(s->qp) || s->qp->sq.next != s->tx.sent_index;
 }
 
 /*
@@ -211,6 +218,32 @@ static void fpdu_undo(struct fpdu *f)
 	tx->batch_len = f->batch_len;
 }
 
+/* Append @n octets of a region as the pages that they are in. */
+static int fpdu_lend_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n,
+			    enum kiw_mr_fault *fault)
+{
+	struct kiw_stream *s = f->s;
+	struct kiw_tx *tx = &s->tx;
+	struct bio_vec *bv;
+	struct kiw_mr *mr;
+
+	rcu_read_lock();
+	*fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
+	if (*fault) {
+		rcu_read_unlock();
+		return -EFAULT;
+	}
+	for (; n; n -= bv->bv_len, addr += bv->bv_len) {
+		bv = &tx->piece[tx->pieces++];
+		kiw_mr_page(mr, addr, n, bv);
+		get_page(bv->bv_page);
+		tx->batch_len += bv->bv_len;
+	}
+	rcu_read_unlock();
+	tx->lent = true;
+	return 0;
+}
+
 /* Append @n octets of a region. The look-up is good for one read-side section only. */
 static int fpdu_put_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n,
 			   enum kiw_mr_fault *fault)
@@ -248,6 +281,7 @@ static int fpdu_put_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n
 static int fpdu_put_request(struct fpdu *f, u32 off, u32 n, enum kiw_mr_fault *fault)
 {
 	const struct kiw_tx *tx = &f->s->tx;
+	bool lend = kiw_zcopy_possible(f->s);
 	u32 i, part;
 	int ret;
 
@@ -259,7 +293,8 @@ static int fpdu_put_request(struct fpdu *f, u32 off, u32 n, enum kiw_mr_fault *f
 			continue;
 		}
 		part = min(n, tx->sge[i].length - off);
-		ret = fpdu_put_region(f, tx->sge[i].lkey, 0, tx->sge[i].addr + off, part, fault);
+		ret = (lend && part >= KIW_ZCOPY_MIN ? fpdu_lend_region : fpdu_put_region)
+			(f, tx->sge[i].lkey, 0, tx->sge[i].addr + off, part, fault);
 		if (ret)
 			return ret;
 		off = 0;
@@ -573,25 +608,60 @@ static int put_next(struct kiw_stream *s)
 /* Is there room for the longest FPDU, even if memory comes in single pages? */
 static bool batch_open(const struct kiw_tx *tx)
 {
-	return tx->batch_len < KIW_TX_BATCH && tx->pieces <= KIW_TX_PIECES / 2;
+	return tx->batch_len < KIW_TX_BATCH && tx->pieces <= KIW_TX_PIECES - KIW_FPDU_PIECES;
 }
 
-/* TCP has the whole batch: what ends in it is done. */
-static void batch_done(struct kiw_stream *s)
+/* The buffers of requests before @index are free. */
+static void requests_done(struct kiw_stream *s, u32 index)
 {
 	struct kiw_tx *tx = &s->tx;
 
-	pieces_drop(tx, 0);
-	tx->batch_len = 0;
-	tx->batch_sent = 0;
-	for (; tx->sent_index != tx->batch_index; tx->sent_index++) {
-		struct kiw_swr *swr = kiw_swr(s->qp, tx->sent_index);
+	for (; tx->done_index != index; tx->done_index++) {
+		struct kiw_swr *swr = kiw_swr(s->qp, tx->done_index);
 
 		if (swr->op != KIW_WR_READ)
 			swr->done = true;
 	}
 	if (!kiw_sq_complete(s->qp))
 		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+}
+
+static void requests_reap(struct kiw_stream *s)
+{
+	u32 index;
+
+	if (kiw_zcopy_ready(s, &index))
+		requests_done(s, index);
+}
+
+void kiw_tx_settle(struct kiw_stream *s)
+{
+	requests_reap(s);
+	if (kiw_zcopy_await(s))
+		requests_reap(s);
+}
+
+/* TCP has the whole batch: what ends in it is done, unless its buffers are lent. */
+static void batch_done(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	bool held;
+
+	pieces_drop(tx, 0);
+	tx->batch_len = 0;
+	tx->batch_sent = 0;
+	if (tx->sent_index == tx->batch_index)
+		return;
+	held = tx->lent || tx->done_index != tx->sent_index;
+	tx->sent_index = tx->batch_index;
+	if (!tx->sending)
+		tx->lent = false;
+	if (!held) {
+		requests_done(s, tx->sent_index);
+		return;
+	}
+	kiw_zcopy_hold(s, tx->sent_index, tx->offset);
+	requests_reap(s);
 }
 
 /* Hand TCP what is left of the batch. -EINTR: it took a part. */
@@ -603,6 +673,8 @@ static int batch_push(struct kiw_stream *s)
 
 	if (tx->sending || tx->responding)
 		msg.msg_flags |= MSG_MORE;
+	if (tx->lent)
+		kiw_zcopy_lend(s, tx->offset);
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, tx->piece, tx->pieces, tx->batch_len);
 	iov_iter_advance(&msg.msg_iter, tx->batch_sent);
 	/* This may process the backlog, and our receive callback, which leaves the batch alone. */

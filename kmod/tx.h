@@ -16,8 +16,13 @@ struct kiw_stream;
 
 /* Octets after which a batch is handed to TCP; the last FPDU may exceed it. */
 #define KIW_TX_BATCH	65536
-/* Pieces of a batch: two of the longest FPDUs even if memory comes in single pages. */
-#define KIW_TX_PIECES	(2 * (65536 / 4096 + 2))
+/*
+ * Pieces of the longest FPDU: its pages, and for each buffer one more at either end; header and
+ * trailer, each of which may be cut by the end of our memory
+ */
+#define KIW_FPDU_PIECES	(65536 / 4096 + 2 * KIW_MAX_SGE + 4)
+/* Pieces of a batch: one more is begun as long as the longest finds room. */
+#define KIW_TX_PIECES	(KIW_FPDU_PIECES + 18)
 
 /**
  * struct kiw_orq - an outbound Read that has not been answered
@@ -79,8 +84,10 @@ struct kiw_irq {
  * @pieces: how many
  * @batch_len: octets in the batch
  * @batch_sent: octets that TCP took
+ * @lent: pages of users are in the batch, or in an earlier one with a part of the message under way
  * @batch_index: send requests before this are wholly in the batch or earlier ones
  * @sent_index: send requests before this are wholly with TCP
+ * @done_index: and their buffers free
  */
 struct kiw_tx {
 	bool			gate;
@@ -119,8 +126,10 @@ struct kiw_tx {
 	u32			pieces;
 	u32			batch_len;
 	u32			batch_sent;
+	bool			lent;
 	u32			batch_index;
 	u32			sent_index;
+	u32			done_index;
 };
 
 /**
@@ -149,6 +158,12 @@ bool kiw_tx_run(struct kiw_stream *s, int budget);
 
 /** kiw_tx_pending() - is there anything that FIN would cut off; socket lock held */
 bool kiw_tx_pending(const struct kiw_stream *s);
+
+/** kiw_tx_unfinished() - has anything yet to be given to TCP or to be answered; socket lock held */
+bool kiw_tx_unfinished(const struct kiw_stream *s);
+
+/** kiw_tx_settle() - complete requests whose buffers the peer is through with; socket lock held */
+void kiw_tx_settle(struct kiw_stream *s);
 
 static inline struct kiw_orq *kiw_orq_slot(const struct kiw_tx *tx, u32 index)
 {

@@ -78,11 +78,6 @@ bool kiw_sq_posted(const struct kiw_qp *qp)
 	return ring_prod(sq_ring(qp)) != qp->sq.next;
 }
 
-bool kiw_sq_pending(const struct kiw_qp *qp)
-{
-	return qp->sq.done != qp->sq.next || kiw_sq_posted(qp);
-}
-
 void kiw_sq_flag(struct kiw_qp *qp, u32 flags)
 {
 	WRITE_ONCE(sq_ring(qp)->flags, flags);

@@ -29,9 +29,6 @@ enum kiw_take kiw_sq_take(struct kiw_qp *qp, struct kiw_tx *tx);
 /** kiw_sq_posted() - are there requests in the ring that were not taken; QP held */
 bool kiw_sq_posted(const struct kiw_qp *qp);
 
-/** kiw_sq_pending() - is any send request posted and not completed; QP held */
-bool kiw_sq_pending(const struct kiw_qp *qp);
-
 static inline struct kiw_swr *kiw_swr(const struct kiw_qp *qp, u32 index)
 {
 	return &qp->sq.swr[index & (qp->sq.entries - 1)];

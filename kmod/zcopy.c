@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "zcopy.h"
+
+#include <linux/delay.h>
+#include <linux/hashtable.h>
+#include <linux/slab.h>
+
+#include "stream.h"
+
+/*
+ * All streams by their sequence numbers, and who is whose peer. Taken under socket locks, for a
+ * moment when a connection begins or ends.
+ */
+static DEFINE_SPINLOCK(table_lock);
+static DEFINE_HASHTABLE(table, 10);
+
+struct kiw_zcopy *kiw_zcopy_alloc(void)
+{
+	struct kiw_zcopy *z = kzalloc(sizeof(*z), GFP_KERNEL_ACCOUNT);
+
+	if (!z)
+		return NULL;
+	kref_init(&z->ref);
+	spin_lock_init(&z->owner_lock);
+	return z;
+}
+
+static void zcopy_free(struct kref *ref)
+{
+	kfree(container_of(ref, struct kiw_zcopy, ref));
+}
+
+void kiw_zcopy_put(struct kiw_zcopy *z)
+{
+	kref_put(&z->ref, zcopy_free);
+}
+
+static u32 table_key(const struct kiw_zcopy *z)
+{
+	return z->tx_start ^ z->rx_start;	/* the same for both */
+}
+
+void kiw_zcopy_join(struct kiw_stream *s, u32 tx_start, u32 rx_start)
+{
+	struct kiw_zcopy *z = s->zcopy, *other;
+
+	z->owner = s;
+	z->tx_start = tx_start;
+	z->rx_start = rx_start;
+	spin_lock_bh(&table_lock);
+	hash_for_each_possible(table, other, node, table_key(z)) {
+		if (other->tx_start != rx_start || other->rx_start != tx_start || other->peer)
+			continue;
+		kref_get(&z->ref);
+		kref_get(&other->ref);
+		z->peer = other;
+		WRITE_ONCE(other->peer, z);
+		break;
+	}
+	hash_add(table, &z->node, table_key(z));
+	spin_unlock_bh(&table_lock);
+}
+
+static void tell(struct kiw_zcopy *peer)
+{
+	if (!READ_ONCE(peer->awaited))
+		return;
+	spin_lock_bh(&peer->owner_lock);
+	if (peer->owner && xchg(&peer->awaited, false))
+		kiw_stream_wake(peer->owner);
+	spin_unlock_bh(&peer->owner_lock);
+}
+
+void kiw_zcopy_leave(struct kiw_stream *s)
+{
+	struct kiw_zcopy *z = s->zcopy, *peer;
+
+	spin_lock_bh(&table_lock);
+	hash_del(&z->node);
+	peer = z->peer;
+	WRITE_ONCE(z->peer, NULL);
+	spin_unlock_bh(&table_lock);
+	spin_lock_bh(&z->owner_lock);
+	z->owner = NULL;
+	spin_unlock_bh(&z->owner_lock);
+
+	/* What we placed was placed before. */
+	smp_store_release(&z->gone, true);
+	if (!peer)
+		return;
+	smp_mb();	/* as in kiw_zcopy_placed() */
+	tell(peer);
+	kiw_zcopy_put(peer);
+}
+
+bool kiw_zcopy_possible(const struct kiw_stream *s)
+{
+	return READ_ONCE(s->zcopy->peer) && !s->neg.crc && !s->neg.markers_tx;
+}
+
+bool kiw_zcopy_place(struct kiw_stream *s)
+{
+	const struct kiw_zcopy *peer = READ_ONCE(s->zcopy->peer);
+
+	if (!peer)
+		return true;
+	WRITE_ONCE(s->zcopy->placing, true);
+	smp_mb();	/* either we see that it revoked, or it sees that we are placing */
+	return !READ_ONCE(peer->revoked);
+}
+
+void kiw_zcopy_placed(struct kiw_stream *s, u32 octets)
+{
+	struct kiw_zcopy *z = s->zcopy, *peer = READ_ONCE(z->peer);
+
+	/* The peer's buffers were read before. */
+	smp_store_release(&z->placed, octets);
+	if (!peer)
+		return;
+	smp_store_release(&z->placing, false);	/* for kiw_zcopy_revoke() */
+	smp_mb();	/* either we see that it waits, or it sees what we placed */
+	tell(peer);
+}
+
+void kiw_zcopy_lend(struct kiw_stream *s, u32 end)
+{
+	s->zcopy->lending = true;
+	s->zcopy->lent = end;
+}
+
+void kiw_zcopy_hold(struct kiw_stream *s, u32 index, u32 end)
+{
+	struct kiw_zcopy *z = s->zcopy;
+
+	if (z->num_held < KIW_ZCOPY_HELD)
+		z->num_held++;
+	z->held[z->num_held - 1] = (struct kiw_held){ .index = index, .end = end };
+}
+
+/* Has the peer placed @end octets, or will it never? */
+static bool placed(const struct kiw_zcopy *z, u32 end)
+{
+	const struct kiw_zcopy *peer = READ_ONCE(z->peer);
+
+	if (!peer || smp_load_acquire(&peer->gone))	/* in kiw_zcopy_leave() */
+		return true;
+	return (s32)(smp_load_acquire(&peer->placed) - end) >= 0;	/* in kiw_zcopy_placed() */
+}
+
+bool kiw_zcopy_ready(struct kiw_stream *s, u32 *index)
+{
+	struct kiw_zcopy *z = s->zcopy;
+	unsigned int n;
+
+	for (n = 0; n < z->num_held && placed(z, z->held[n].end); n++)
+		*index = z->held[n].index;
+	z->num_held -= n;
+	memmove(z->held, z->held + n, z->num_held * sizeof(z->held[0]));
+	return n;
+}
+
+bool kiw_zcopy_await(struct kiw_stream *s)
+{
+	struct kiw_zcopy *z = s->zcopy;
+
+	if (!z->num_held)
+		return false;
+	WRITE_ONCE(z->awaited, true);
+	smp_mb();	/* as in kiw_zcopy_placed() */
+	return placed(z, z->held[0].end);
+}
+
+bool kiw_zcopy_returned(const struct kiw_stream *s)
+{
+	return !s->zcopy->lending || placed(s->zcopy, s->zcopy->lent);
+}
+
+void kiw_zcopy_revoke(struct kiw_stream *s)
+{
+	struct kiw_zcopy *z = s->zcopy;
+
+	z->num_held = 0;
+	if (kiw_zcopy_returned(s))
+		return;
+	WRITE_ONCE(z->revoked, true);
+	smp_mb();	/* as in kiw_zcopy_place() */
+	while (smp_load_acquire(&z->peer->placing))
+		usleep_range(10, 100);
+}
