@@ -22,7 +22,8 @@ public:
 	int prepare(std::uint32_t seed);
 	/// A Send, a Write and a Read. Return: 0 or errno.
 	int post(const End &peer);
-	/// Takes what has completed. Return: whether all went well.
+	/// Takes what has completed, and writes over the buffers of what was sent, whether it was or failed: they are
+	/// the program's again. Return: whether all went well.
 	bool poll();
 	bool done() const { return completed_ == completions; }
 	/// Throws if there are other octets than those of the peer. Where the round broke off, only a part of them
@@ -34,12 +35,14 @@ private:
 	enum Part { sent, written, readable, read_back, num_parts };
 	static constexpr int completions = 4; // Send, Write, Read, and a receive
 
+	void overwrite(std::size_t part) const;
 	void check_part(Part mine, const End &peer, Part theirs, bool broken, const char *what) const;
 
 	std::unique_ptr<vt::Side> side_;
 	std::size_t octets_;
 	vt::Region out_;
 	vt::Region in_;
+	std::vector<std::uint8_t> posted_; // what out_ held then
 	int completed_ = 0;
 	bool failed_ = false;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// netem_exchange SECONDS OCTETS: connects two ends, and has each send, write and read OCTETS at a time, until the time
-// is up; every octet is compared. The ends are told by KIWARP_TEST_CLIENT and KIWARP_TEST_SERVER, see
-// tests/verbs/support.hpp.
+// netem_exchange SECONDS OCTETS [give-up]: connects two ends, and has each send, write and read OCTETS at a time, until
+// the time is up; every octet is compared. To give up is to end the connection with all of that under way, and to write
+// over the buffers, which are the program's again: nothing of that may arrive. The ends are told by KIWARP_TEST_CLIENT
+// and KIWARP_TEST_SERVER, see tests/verbs/support.hpp.
 //
 // Status: 0; 1 something else went wrong, or took too long; 3 the connection ended, with an error at each end; 4 there
 // were wrong octets
@@ -83,19 +84,47 @@ int exchange(Connection &c, Clock::time_point end)
 	return well ? 0 : broken;
 }
 
+int give_up(Connection &c)
+{
+	const std::uint32_t seed = 1U << 31;
+
+	must(c.client.prepare(seed), "receive");
+	must(c.server.prepare(seed + 1), "receive");
+	must(c.client.post(c.server), "post");
+	must(c.client.side().modify(IBV_QPS_ERR), "modify");
+	vt::wait_until(
+		[&] {
+			c.client.poll();
+			c.server.poll();
+			return c.client.done();
+		},
+		"flushed requests");
+	both_end(c);
+	try {
+		c.server.check(c.client, true);
+	} catch (const std::exception &e) {
+		std::cerr << "after giving up: " << e.what() << '\n';
+		return wrong;
+	}
+	return 0;
+}
+
 } // namespace
 
 int main(int argc, char **argv)
 {
-	if (argc != 3) {
-		std::cerr << "usage: netem_exchange SECONDS OCTETS\n";
+	const bool gives_up = argc == 4 && std::string(argv[3]) == "give-up";
+
+	if (argc != 3 && !gives_up) {
+		std::cerr << "usage: netem_exchange SECONDS OCTETS [give-up]\n";
 		return 2;
 	}
 	try {
 		const std::chrono::seconds time(std::strtol(argv[1], nullptr, 10));
 		Connection connection(std::strtoul(argv[2], nullptr, 10));
 
-		return exchange(connection, Clock::now() + time);
+		const int status = exchange(connection, Clock::now() + time);
+		return status || !gives_up ? status : give_up(connection);
 	} catch (const std::exception &e) {
 		std::cerr << e.what() << '\n';
 		return 1;

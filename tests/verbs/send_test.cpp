@@ -123,6 +123,44 @@ TEST_F(Send, GatherAndScatterInSixteenPieces)
 	}
 }
 
+// The most pieces of pages that one FPDU can have: runs that begin and end within pages, and short ones between.
+TEST(SendOfOneSegment, GathersFromAsManyPagesAsThereCanBe)
+{
+	constexpr std::size_t pages = 4;
+	Options options;
+
+	options.parameters = {{"large", "0"}};
+	Pair pair(options);
+	const Region from(pair.a().pd(), std::size_t(options.cap.max_send_sge) * pages * 4096);
+	const Region to(pair.b().pd(), from.size());
+	std::vector<std::uint8_t> expected;
+	Sges list;
+
+	from.fill_pattern(6);
+	for (const std::size_t length : {4098 + 1, 2 * 4096 - 1}) {
+		list.clear();
+		expected.clear();
+		for (std::size_t i = 0; i < options.cap.max_send_sge; i++) {
+			// In every third the copy of a few octets has to begin a new piece.
+			const std::size_t offset = i * pages * 4096 + 4095;
+			const std::size_t n = i % 3 == 2 ? 40 : length;
+
+			if (expected.size() + n > 65000)
+				break;
+			list.push_back(from.sge(offset, n));
+			std::ranges::copy(from.bytes(offset, n), std::back_inserter(expected));
+		}
+		for (int repeat = 0; repeat < 3; repeat++) {
+			to.fill(untouched);
+			ASSERT_EQ(pair.b().receive({to.sge()}), 0);
+			ASSERT_EQ(pair.a().send(list), 0);
+			EXPECT_WC(pair.b().received(), 0, IBV_WC_SUCCESS);
+			EXPECT_WC(pair.a().sent(), 0, IBV_WC_SUCCESS);
+			EXPECT_TRUE(same(to.bytes(0, expected.size()), expected));
+		}
+	}
+}
+
 TEST_F(Send, PiecesFromSeveralRegions)
 {
 	const Region one(pair.a().pd(), 5000);
