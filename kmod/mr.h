@@ -74,7 +74,23 @@ enum kiw_mr_fault kiw_mr_find(struct kiw_device *dev, const struct ib_pd *pd, u3
 			      u64 addr, u32 len, struct kiw_mr **mr);
 
 /**
- * kiw_mr_chunk() - the longest run of octets at an address that lies in one page
+ * kiw_mr_page() - the longest run of octets at an address that lies in one page
+ * @mr: region from kiw_mr_find()
+ * @addr: within the checked range
+ * @len: octets wanted
+ * @bv: where it is; no reference is taken
+ */
+static inline void kiw_mr_page(const struct kiw_mr *mr, u64 addr, u32 len, struct bio_vec *bv)
+{
+	u64 off = addr - mr->iova + mr->offset;
+	u32 in_page = off & ~PAGE_MASK;
+
+	bvec_set_page(bv, mr->pages[off >> PAGE_SHIFT], min_t(u32, len, PAGE_SIZE - in_page),
+		      in_page);
+}
+
+/**
+ * kiw_mr_chunk() - the same run, to be copied from or to
  * @mr: region from kiw_mr_find()
  * @addr: within the checked range
  * @len: in: octets wanted, out: octets in this page
@@ -83,21 +99,11 @@ enum kiw_mr_fault kiw_mr_find(struct kiw_device *dev, const struct ib_pd *pd, u3
  */
 static inline void *kiw_mr_chunk(const struct kiw_mr *mr, u64 addr, u32 *len)
 {
-	u64 off = addr - mr->iova + mr->offset;
-	u32 in_page = off & ~PAGE_MASK;
+	struct bio_vec bv;
 
-	*len = min_t(u32, *len, PAGE_SIZE - in_page);
-	return kmap_local_page(mr->pages[off >> PAGE_SHIFT]) + in_page;
-}
-
-/** kiw_mr_page() - the same run, as a piece of its page; no reference is taken */
-static inline void kiw_mr_page(const struct kiw_mr *mr, u64 addr, u32 len, struct bio_vec *bv)
-{
-	u64 off = addr - mr->iova + mr->offset;
-	u32 in_page = off & ~PAGE_MASK;
-
-	bvec_set_page(bv, mr->pages[off >> PAGE_SHIFT], min_t(u32, len, PAGE_SIZE - in_page),
-		      in_page);
+	kiw_mr_page(mr, addr, *len, &bv);
+	*len = bv.bv_len;
+	return kmap_local_page(bv.bv_page) + bv.bv_offset;
 }
 
 struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access);

@@ -261,11 +261,6 @@ void kiw_rx_pump(struct kiw_stream *s)
 	enum kiw_err err;
 	u32 used;
 
-	if (!kiw_zcopy_place(s) && !rx->stopped) {
-		kiw_stream_event(s, KIW_EV_LLP_LOST);
-		rx->stopped = true;
-		kiw_stream_kick(s);
-	}
 	kiw_cursor_open(&cur, sk, start, start + tcp_inq(sk));
 	rx_wait_for(s, 1);
 	while (!rx->stopped && !starved && kiw_cursor_left(&cur)) {
@@ -282,7 +277,6 @@ void kiw_rx_pump(struct kiw_stream *s)
 	}
 	used = (rx->stopped ? cur.end : cur.seq) - start;
 	kiw_cursor_close(&cur);
-	kiw_zcopy_placed(s, start + used - rx->origin);
 	if (!used)
 		return;
 	rx->between = cur.seq == rx->start;

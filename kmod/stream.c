@@ -85,7 +85,7 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
 		s->ended = true;
 		kiw_ep_notify(s->ep, KIW_EP_ENDED);
 	}
-	if (step.actions & KIW_ACT_FLUSH_SQ)
+	if (step.actions & ~s->todo & KIW_ACT_FLUSH_SQ)
 		s->flush_by = jiffies + FLUSH_PATIENCE;
 	s->todo |= step.actions & (KIW_ACT_SEND_FIN | KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ |
 				   KIW_ACT_ASYNC);
@@ -127,10 +127,14 @@ void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u3
 static void stream_receive(struct kiw_stream *s)
 {
 	struct sock *sk = s->sk;
+	bool lost;
 
 	s->rx_more = false;
+	lost = !kiw_zcopy_place(s);
+	s->rx.stopped |= lost;
 	kiw_rx_pump(s);
-	if (sk->sk_err) {
+	kiw_zcopy_placed(s, tcp_sk(sk)->copied_seq - s->rx.origin);
+	if (sk->sk_err || lost) {
 		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
 			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
 		kiw_stream_event(s, KIW_EV_LLP_LOST);
@@ -289,8 +293,9 @@ static void callback_end(struct kiw_stream *s)
 
 	s->due = false;
 	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS)
-		due = kiw_tx_run(s, CALLBACK_BATCHES) || s->due;
+		due = kiw_tx_run(s, CALLBACK_BATCHES);
 	kiw_tx_settle(s);
+	due |= s->due;
 	s->sk->sk_allocation = GFP_KERNEL;
 	s->busy = false;
 	if (due)

@@ -182,6 +182,7 @@ void kiw_zcopy_revoke(struct kiw_stream *s)
 	z->num_held = 0;
 	if (kiw_zcopy_returned(s))
 		return;
+	z->lending = false;
 	WRITE_ONCE(z->revoked, true);
 	smp_mb();	/* as in kiw_zcopy_place() */
 	while (smp_load_acquire(&z->peer->placing))

@@ -57,7 +57,7 @@ struct kiw_held {
  * @revoked: the peer may not place what we sent; it reads it
  * @awaited: we want to hear when the peer has placed something; it reads and clears it
  * @lent: octets up to the last that was sent without a copy
- * @lending: there was one
+ * @lending: there was one, and it was not taken back
  * @held: requests to complete, oldest first, @num_held of them
  * @num_held:
  */
@@ -93,7 +93,7 @@ void kiw_zcopy_put(struct kiw_zcopy *z);
  */
 void kiw_zcopy_join(struct kiw_stream *s, u32 tx_start, u32 rx_start);
 
-/** kiw_zcopy_leave() - @s will place nothing any more; socket lock held, idempotent */
+/** kiw_zcopy_leave() - @s will place nothing any more; socket lock held */
 void kiw_zcopy_leave(struct kiw_stream *s);
 
 /** kiw_zcopy_possible() - may @s send pages as they are; socket lock held */

@@ -4,9 +4,8 @@
 //   connections   made, accepted and closed, a few under way at once; prints connections per second
 //   idle          connections that do nothing; prints "up N" and stays until it is killed. N is less than what was
 //                 asked for where the machine has no room for more.
-#include "socket.hpp"
+#include "program.hpp"
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <infiniband/verbs.h>
 #include <iostream>
@@ -229,28 +228,17 @@ private:
 } // namespace
 
 int main(int argc, char **argv)
-try {
-	CLI::App app("Connections by rdma_cm, measured");
-	std::string mode, role, host;
-	std::uint16_t port = 0;
+{
+	bench::Program program("Connections by rdma_cm, measured", "bench_cm", {"connections", "idle"});
 	Options o;
 
-	app.add_option("MODE", mode)->required()->check(CLI::IsMember({"connections", "idle"}));
-	app.add_option("ROLE", role)->required()->check(CLI::IsMember({"server", "client"}));
-	app.add_option("ADDRESS", host)->required()->check(CLI::ValidIPV4);
-	app.add_option("PORT", port)->required()->check(CLI::Range(1, 65535));
-	app.add_option("--count", o.count, "connections")->check(CLI::PositiveNumber);
-	app.add_option("--window", o.window, "connections under way at once")->check(CLI::Range(1, 1024));
-	CLI11_PARSE(app, argc, argv);
-	o.idle = mode == "idle";
-
-	const auto address = bench::address_of(host, port);
-	if (role == "server")
-		Server(o, address).run();
-	else
-		Client(o, address).run();
-	return 0;
-} catch (const std::exception &e) {
-	std::cerr << "bench_cm: " << e.what() << '\n';
-	return 1;
+	program.app().add_option("--count", o.count, "connections")->check(CLI::PositiveNumber);
+	program.app().add_option("--window", o.window, "connections under way at once")->check(CLI::Range(1, 1024));
+	return program.run(argc, argv, [&] {
+		o.idle = program.is("idle");
+		if (program.server())
+			Server(o, program.address()).run();
+		else
+			Client(o, program.address()).run();
+	});
 }

@@ -40,7 +40,7 @@ fast_crc() {
 		return
 	fi
 	if ! insmod "$MODULES/bench_crc.ko"; then
-		echo "crc=the table of User-Mode Linux, 20 times slower than a real kernel's: this processor has no instruction for it" >>/out/about
+		echo "crc=the table of User-Mode Linux, far slower than a real kernel's: this processor has no instruction for it" >>/out/about
 		return
 	fi
 	rmmod kiwarp siw || return

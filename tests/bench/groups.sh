@@ -41,6 +41,17 @@ stream_turns() {
 	turns "$@"
 }
 
+# rounds [SIZE...]: all repetitions of ours, siw and TCP, of each of the sizes if there are any; the first is to warm up
+rounds() {
+	local rep
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for octets in "${@:-$octets}"; do
+			turns ours siw
+			stream_turns stream tcp
+		done
+	done
+}
+
 group_bandwidth() {
 	local rep sizes="65536 1048576" kinds="write send read"
 	the_group bandwidth bandwidth
@@ -81,25 +92,17 @@ group_latency() {
 }
 
 group_rate() {
-	local rep
 	the_group rate rate
 	octets=8
 	echo "rate"
-	for ((rep = 0; rep <= REPETITIONS; rep++)); do
-		turns ours siw
-		stream_turns stream tcp
-	done
+	rounds
 }
 
 group_connections() {
-	local rep
 	the_group connections connections
 	octets=0 LIMIT=60
 	echo "connections"
-	for ((rep = 0; rep <= REPETITIONS; rep++)); do
-		turns ours siw
-		stream_turns stream tcp
-	done
+	rounds
 }
 
 # Sends and Reads sleep until there is a completion, as the sockets do; perftest's Writes can't.
@@ -132,16 +135,11 @@ group_memory() {
 }
 
 group_sizes() {
-	local rep sizes="1 8 64 512 4096 16384 65536 262144 1048576 8388608"
+	local sizes=(1 8 64 512 4096 16384 65536 262144 1048576 8388608)
 	the_group sizes bandwidth
-	[ "$SCOPE" = full ] || sizes="8 4096 65536 1048576 8388608"
+	[ "$SCOPE" = full ] || sizes=(8 4096 65536 1048576 8388608)
 	echo "sizes"
-	for ((rep = 0; rep <= REPETITIONS; rep++)); do
-		for octets in $sizes; do
-			turns ours siw
-			stream_turns stream tcp
-		done
-	done
+	rounds "${sizes[@]}"
 }
 
 group_qps() {

@@ -2,9 +2,8 @@
 // TCP ping-pong: what the latency of RDMA is compared with. Client and server send each other a message in turns; each
 // reads either blocking, or spinning on a receive call that returns at once. Prints half of the median round trip in
 // microseconds.
-#include "socket.hpp"
+#include "program.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iomanip>
@@ -85,32 +84,23 @@ void ask(const Options &o, const bench::Socket &s)
 } // namespace
 
 int main(int argc, char **argv)
-try {
-	CLI::App app("TCP ping-pong; prints half of the median round trip in microseconds");
-	std::string mode, role, host;
-	std::uint16_t port = 0;
-	Options options{};
+{
+	bench::Program program("TCP ping-pong; prints half of the median round trip in microseconds", "bench_pingpong",
+		{"blocking", "spinning"});
+	Options o{};
 
-	app.add_option("MODE", mode)->required()->check(CLI::IsMember({"blocking", "spinning"}));
-	app.add_option("ROLE", role)->required()->check(CLI::IsMember({"server", "client"}));
-	app.add_option("ADDRESS", host)->required()->check(CLI::ValidIPV4);
-	app.add_option("PORT", port)->required()->check(CLI::Range(1, 65535));
-	app.add_option("OCTETS", options.octets)->required()->check(CLI::Range(1, 1 << 20));
-	app.add_option("ROUNDS", options.rounds)->required()->check(CLI::Range(1, 10'000'000));
-	CLI11_PARSE(app, argc, argv);
-	options.spinning = mode == "spinning";
+	program.app().add_option("OCTETS", o.octets)->required()->check(CLI::Range(1, 1 << 20));
+	program.app().add_option("ROUNDS", o.rounds)->required()->check(CLI::Range(1, 10'000'000));
+	return program.run(argc, argv, [&] {
+		const auto address = program.address();
+		const auto s = program.server() ? bench::accept_from(bench::listen_at(address, 1))
+						: bench::connect_to(address);
 
-	const auto address = bench::address_of(host, port);
-	const bool server = role == "server";
-	const auto s = server ? bench::accept_from(bench::listen_at(address, 1)) : bench::connect_to(address);
-
-	s.no_delay();
-	if (server)
-		serve(options, s);
-	else
-		ask(options, s);
-	return 0;
-} catch (const std::exception &e) {
-	std::cerr << "bench_pingpong: " << e.what() << '\n';
-	return 1;
+		o.spinning = program.is("spinning");
+		s.no_delay();
+		if (program.server())
+			serve(o, s);
+		else
+			ask(o, s);
+	});
 }

@@ -4,9 +4,8 @@
 //   messages      one send call for each; prints messages per second. With --zerocopy they are sent by MSG_ZEROCOPY.
 //   connections   made, accepted and closed, a few under way at once; prints connections per second
 //   idle          connections that do nothing; prints "up N" and stays until it is killed
-#include "socket.hpp"
+#include "program.hpp"
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
 #include <deque>
@@ -182,37 +181,29 @@ void stay_idle(const Options &o, const sockaddr_in &address, bool server)
 } // namespace
 
 int main(int argc, char **argv)
-try {
-	CLI::App app("What TCP sockets can do, for comparison");
-	std::string mode, role, host;
-	std::uint16_t port = 0;
+{
+	bench::Program program(
+		"What TCP sockets can do, for comparison", "bench_tcp", {"messages", "connections", "idle"});
+	auto &app = program.app();
 	Options o;
 
-	app.add_option("MODE", mode)->required()->check(CLI::IsMember({"messages", "connections", "idle"}));
-	app.add_option("ROLE", role)->required()->check(CLI::IsMember({"server", "client"}));
-	app.add_option("ADDRESS", host)->required()->check(CLI::ValidIPV4);
-	app.add_option("PORT", port)->required()->check(CLI::Range(1, 65535));
 	app.add_option("--octets", o.octets, "of a message")->check(CLI::Range(1, 1 << 26));
 	app.add_option("--count", o.count, "messages or connections")->check(CLI::PositiveNumber);
 	app.add_option("--window", o.window, "connections under way at once")->check(CLI::Range(1, 1024));
 	app.add_flag("--zerocopy", o.zerocopy, "send by MSG_ZEROCOPY");
-	CLI11_PARSE(app, argc, argv);
+	return program.run(argc, argv, [&] {
+		const auto address = program.address();
+		const bool messages = program.is("messages");
 
-	const auto address = bench::address_of(host, port);
-	const bool server = role == "server";
-
-	if (mode == "idle")
-		stay_idle(o, address, server);
-	else if (server && mode == "messages")
-		serve_messages(bench::accept_from(bench::listen_at(address, 1)));
-	else if (server)
-		serve_connections(o, bench::listen_at(address, int(2 * o.window)));
-	else if (mode == "messages")
-		send_messages(o, bench::connect_to(address));
-	else
-		make_connections(o, address);
-	return 0;
-} catch (const std::exception &e) {
-	std::cerr << "bench_tcp: " << e.what() << '\n';
-	return 1;
+		if (program.is("idle"))
+			stay_idle(o, address, program.server());
+		else if (program.server() && messages)
+			serve_messages(bench::accept_from(bench::listen_at(address, 1)));
+		else if (program.server())
+			serve_connections(o, bench::listen_at(address, int(2 * o.window)));
+		else if (messages)
+			send_messages(o, bench::connect_to(address));
+		else
+			make_connections(o, address);
+	});
 }

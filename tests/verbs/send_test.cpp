@@ -2,6 +2,8 @@
 //
 // Sends and receives.
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 
 #include "connection.hpp"
 
@@ -123,6 +125,24 @@ TEST_F(Send, GatherAndScatterInSixteenPieces)
 	}
 }
 
+/// TCP cuts segments to half of the window that the peer has had, and thinks of that anew when the MTU changes. On lo they
+/// are as long as they can be after this.
+void widen(Pair &pair)
+{
+	const Region from(pair.a().pd(), 4 << 20);
+	const Region to(pair.b().pd(), from.size());
+
+	for (const char *const mtu : {"65536", "65535"}) {
+		for (int i = 0; i < 4; i++) {
+			ASSERT_EQ(pair.b().receive({to.sge()}), 0);
+			ASSERT_EQ(pair.a().send({from.sge()}), 0);
+			EXPECT_WC(pair.b().received(), 0, IBV_WC_SUCCESS);
+			EXPECT_WC(pair.a().sent(), 0, IBV_WC_SUCCESS);
+		}
+		ASSERT_EQ(std::system((std::string("ip link set lo mtu ") + mtu).c_str()), 0);
+	}
+}
+
 // The most pieces of pages that one FPDU can have: runs that begin and end within pages, and short ones between.
 TEST(SendOfOneSegment, GathersFromAsManyPagesAsThereCanBe)
 {
@@ -131,13 +151,14 @@ TEST(SendOfOneSegment, GathersFromAsManyPagesAsThereCanBe)
 
 	options.parameters = {{"large", "0"}};
 	Pair pair(options);
+	widen(pair);
 	const Region from(pair.a().pd(), std::size_t(options.cap.max_send_sge) * pages * 4096);
 	const Region to(pair.b().pd(), from.size());
 	std::vector<std::uint8_t> expected;
 	Sges list;
 
 	from.fill_pattern(6);
-	for (const std::size_t length : {4098 + 1, 2 * 4096 - 1}) {
+	for (const std::size_t length : {4099, 2 * 4096 - 1}) {
 		list.clear();
 		expected.clear();
 		for (std::size_t i = 0; i < options.cap.max_send_sge; i++) {
@@ -159,6 +180,48 @@ TEST(SendOfOneSegment, GathersFromAsManyPagesAsThereCanBe)
 			EXPECT_TRUE(same(to.bytes(0, expected.size()), expected));
 		}
 	}
+}
+
+// Two FPDUs, handed to TCP at once unless the first has left too little room. Each buffer has a piece in three pages.
+TEST(SendOfOneSegment, FindsRoomForItsPiecesBesideAnother)
+{
+	constexpr std::size_t pages = 4;
+	constexpr std::size_t length = 4099;
+	constexpr std::array<std::size_t, 2> buffers = {8, 15};
+	Options options;
+
+	options.parameters = {{"large", "0"}};
+	Pair pair(options);
+	widen(pair);
+	const Region from(pair.a().pd(), (buffers[0] + buffers[1]) * pages * 4096);
+	const Region to(pair.b().pd(), (buffers[0] + buffers[1]) * length);
+	std::array<Sges, 2> lists;
+	std::array<ibv_send_wr, 2> requests{};
+	std::vector<std::uint8_t> expected;
+	ibv_send_wr *bad = nullptr;
+
+	from.fill_pattern(8);
+	to.fill(untouched);
+	for (std::size_t i = 0, page = 0; i < requests.size(); i++) {
+		for (std::size_t n = 0; n < buffers[i]; n++, page += pages) {
+			lists[i].push_back(from.sge(page * 4096 + 4095, length));
+			std::ranges::copy(from.bytes(page * 4096 + 4095, length), std::back_inserter(expected));
+		}
+		requests[i].wr_id = i;
+		requests[i].sg_list = lists[i].data();
+		requests[i].num_sge = int(lists[i].size());
+		requests[i].opcode = IBV_WR_SEND;
+		requests[i].send_flags = IBV_SEND_SIGNALED;
+	}
+	requests[0].next = &requests[1];
+	ASSERT_EQ(pair.b().receive({to.sge(0, buffers[0] * length)}), 0);
+	ASSERT_EQ(pair.b().receive({to.sge(buffers[0] * length, buffers[1] * length)}, 1), 0);
+	ASSERT_EQ(ibv_post_send(pair.a().qp(), requests.data(), &bad), 0);
+	for (std::uint64_t i = 0; i < requests.size(); i++) {
+		EXPECT_WC(pair.b().received(), i, IBV_WC_SUCCESS);
+		EXPECT_WC(pair.a().sent(), i, IBV_WC_SUCCESS);
+	}
+	EXPECT_TRUE(same(to.bytes(), expected));
 }
 
 TEST_F(Send, PiecesFromSeveralRegions)

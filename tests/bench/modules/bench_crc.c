@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * CRC32C by the processor's instruction, for kernels that have only the table:
- * User-Mode Linux has no architecture's own, with which every real x86 kernel is
- * about twenty times faster. Measurements with CRC on would otherwise compare
- * little but tables. tests/bench/run.sh has all drivers call these functions
- * instead of the kernel's, by renaming the symbols that their modules import.
+ * User-Mode Linux has no architecture's own, as every real x86 kernel has.
+ * Measurements with CRC on would otherwise compare little but tables.
+ * tests/bench/run.sh has all drivers call these functions instead of the
+ * kernel's, by renaming the symbols that their modules import.
  *
  * Three runs of octets are taken side by side, since the instruction has a latency of
  * three cycles and a throughput of one, and are then joined by tables.
