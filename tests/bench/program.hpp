@@ -18,7 +18,7 @@ namespace bench {
 class Program {
 public:
 	Program(const std::string &what, const std::string &name, const std::vector<std::string> &modes)
-	    : app_(what, name)
+		: app_(what, name)
 	{
 		app_.add_option("MODE", mode_)->required()->check(CLI::IsMember(modes));
 		app_.add_option("ROLE", role_)->required()->check(CLI::IsMember({"server", "client"}));
@@ -32,7 +32,8 @@ public:
 	[[nodiscard]] sockaddr_in address() const { return address_of(host_, port_); }
 
 	/// Parses the command line and calls @p body; returns the program's status.
-	template <typename Body> int run(int argc, char **argv, Body body)
+	template <typename Body>
+	int run(int argc, char **argv, Body body)
 	{
 		CLI11_PARSE(app_, argc, argv);
 		try {

@@ -3,7 +3,12 @@
 // Sends and receives.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
+#include <cerrno>
+#include <cstring>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "connection.hpp"
 
@@ -125,21 +130,32 @@ TEST_F(Send, GatherAndScatterInSixteenPieces)
 	}
 }
 
-/// TCP cuts segments to half of the window that the peer has had, and thinks of that anew when the MTU changes. On lo they
-/// are as long as they can be after this.
+void set_mtu(const char *name, int mtu)
+{
+	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	ifreq request{};
+
+	std::strncpy(request.ifr_name, name, IFNAMSIZ - 1);
+	request.ifr_mtu = mtu;
+	EXPECT_EQ(ioctl(fd, SIOCSIFMTU, &request), 0) << strerror(errno);
+	close(fd);
+}
+
+/// TCP cuts segments to half of the window that the peer has had, and thinks of that anew when the MTU changes. On lo
+/// they are as long as they can be after this.
 void widen(Pair &pair)
 {
 	const Region from(pair.a().pd(), 4 << 20);
 	const Region to(pair.b().pd(), from.size());
 
-	for (const char *const mtu : {"65536", "65535"}) {
+	for (const int mtu : {65536, 65535}) {
 		for (int i = 0; i < 4; i++) {
 			ASSERT_EQ(pair.b().receive({to.sge()}), 0);
 			ASSERT_EQ(pair.a().send({from.sge()}), 0);
 			EXPECT_WC(pair.b().received(), 0, IBV_WC_SUCCESS);
 			EXPECT_WC(pair.a().sent(), 0, IBV_WC_SUCCESS);
 		}
-		ASSERT_EQ(std::system((std::string("ip link set lo mtu ") + mtu).c_str()), 0);
+		set_mtu("lo", mtu);
 	}
 }
 
