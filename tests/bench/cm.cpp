@@ -228,7 +228,7 @@ private:
 } // namespace
 
 int main(int argc, char **argv)
-{
+try {
 	bench::Program program("Connections by rdma_cm, measured", "bench_cm", {"connections", "idle"});
 	Options o;
 
@@ -241,4 +241,6 @@ int main(int argc, char **argv)
 		else
 			Client(o, program.address()).run();
 	});
+} catch (const std::exception &e) {
+	return bench::failed(e);
 }

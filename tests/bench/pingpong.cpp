@@ -84,7 +84,7 @@ void ask(const Options &o, const bench::Socket &s)
 } // namespace
 
 int main(int argc, char **argv)
-{
+try {
 	bench::Program program("TCP ping-pong; prints half of the median round trip in microseconds", "bench_pingpong",
 		{"blocking", "spinning"});
 	Options o{};
@@ -103,4 +103,6 @@ int main(int argc, char **argv)
 		else
 			ask(o, s);
 	});
+} catch (const std::exception &e) {
+	return bench::failed(e);
 }

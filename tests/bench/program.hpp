@@ -6,6 +6,7 @@
 #include "socket.hpp"
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdint>
 #include <exception>
 #include <iostream>
@@ -36,13 +37,8 @@ public:
 	int run(int argc, char **argv, Body body)
 	{
 		CLI11_PARSE(app_, argc, argv);
-		try {
-			body();
-			return 0;
-		} catch (const std::exception &e) {
-			std::cerr << app_.get_name() << ": " << e.what() << '\n';
-			return 1;
-		}
+		body();
+		return 0;
 	}
 
 private:
@@ -50,6 +46,13 @@ private:
 	std::string mode_, role_, host_;
 	std::uint16_t port_ = 0;
 };
+
+/// Says what ended a program; returns its status.
+inline int failed(const std::exception &e)
+{
+	std::cerr << program_invocation_short_name << ": " << e.what() << '\n';
+	return 1;
+}
 
 } // namespace bench
 

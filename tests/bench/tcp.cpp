@@ -181,7 +181,7 @@ void stay_idle(const Options &o, const sockaddr_in &address, bool server)
 } // namespace
 
 int main(int argc, char **argv)
-{
+try {
 	bench::Program program(
 		"What TCP sockets can do, for comparison", "bench_tcp", {"messages", "connections", "idle"});
 	auto &app = program.app();
@@ -206,4 +206,6 @@ int main(int argc, char **argv)
 		else
 			make_connections(o, address);
 	});
+} catch (const std::exception &e) {
+	return bench::failed(e);
 }

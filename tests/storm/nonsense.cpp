@@ -157,8 +157,11 @@ private:
 						.qp_state = random_.octet()});
 			break;
 		}
-		for (std::uint32_t n = random_.below(3); n > 0; n--)
-			request.at(random_.below(static_cast<std::uint32_t>(request.size()))) = random_.octet();
+		// Not in the address of the response, which comes first: the kernel would write where this process
+		// lives.
+		const auto rest = static_cast<std::uint32_t>(request.size() - sizeof(std::uint64_t));
+		for (std::uint32_t n = rest ? random_.below(3) : 0; n > 0; n--)
+			request.at(sizeof(std::uint64_t) + random_.below(rest)) = random_.octet();
 		// The driver's part: longer, or shorter
 		if (random_.one_in(3))
 			for (std::uint32_t n = 4 * random_.below(32); n > 0; n--)
