@@ -43,7 +43,7 @@ enum kiw_rx_stage {
  * @recv_index: its index in the ring
  * @recv_room: octets that it has room for
  * @recv_sges: entries of @recv_sge
- * @recv_sge: its buffers
+ * @recv_sge: its buffers; room for as many as the QP may have
  */
 struct kiw_rx {
 	enum kiw_rx_stage	stage;
@@ -70,7 +70,7 @@ struct kiw_rx {
 	u32			recv_index;
 	u32			recv_room;
 	u32			recv_sges;
-	struct kiw_sge		recv_sge[KIW_MAX_SGE];
+	struct kiw_sge		*recv_sge;
 };
 
 /**

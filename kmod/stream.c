@@ -394,10 +394,13 @@ struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
 static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 				       const struct kiw_mpa_result *neg, bool first)
 {
-	struct kiw_stream *s = kzalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);
+	u32 sges = qp->max_send_sge + qp->max_recv_sge;
+	struct kiw_stream *s = kzalloc(struct_size(s, sge, sges), GFP_KERNEL_ACCOUNT);
 
 	if (!s)
 		return NULL;
+	s->tx.sge = s->sge;
+	s->rx.recv_sge = s->sge + qp->max_send_sge;
 	s->zcopy = kiw_zcopy_alloc();
 	if (!s->zcopy) {
 		kfree(s);
@@ -544,4 +547,5 @@ int kiw_stream_init(void)
 void kiw_stream_exit(void)
 {
 	destroy_workqueue(stream_wq);
+	kiw_tx_exit();
 }

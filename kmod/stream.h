@@ -47,6 +47,7 @@ struct kiw_ep;
  * @fin_received: the peer's direction is closed
  * @ended: the endpoint has been told that nothing more will come
  * @rcu: kiw_stream_of() looks before it holds a reference
+ * @sge: for tx.sge and rx.recv_sge
  */
 struct kiw_stream {
 	struct kref		ref;
@@ -75,6 +76,7 @@ struct kiw_stream {
 	bool			fin_received;
 	bool			ended;
 	struct rcu_head		rcu;
+	struct kiw_sge		sge[];
 };
 
 /**

@@ -24,6 +24,12 @@
 /* First index of Reads, so that whatever is wrong when they wrap shows in every test */
 #define READS_START (-16U)
 
+/*
+ * What no stream is using: it has a fragment and an array of pieces only while it sends, so that
+ * idle ones cost neither. BH off.
+ */
+static DEFINE_PER_CPU(struct kiw_spare, spares);
+
 int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge)
 {
 	/* One more of each for an RTR message that is a Read. Indexes wrap, and do so soon. */
@@ -47,15 +53,22 @@ int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge)
 static void pieces_drop(struct kiw_tx *tx, u32 keep)
 {
 	while (tx->pieces > keep)
-		put_page(tx->piece[--tx->pieces].bv_page);
+		put_page(tx->mem.piece[--tx->pieces].bv_page);
+}
+
+static void spare_drop(struct kiw_spare *spare)
+{
+	if (spare->frag.page)
+		put_page(spare->frag.page);
+	spare->frag.page = NULL;
+	kfree(spare->piece);
+	spare->piece = NULL;
 }
 
 void kiw_tx_free(struct kiw_tx *tx)
 {
 	pieces_drop(tx, 0);
-	if (tx->frag.page)
-		put_page(tx->frag.page);
-	tx->frag.page = NULL;
+	spare_drop(&tx->mem);
 	kvfree(tx->orq);
 	kvfree(tx->irq);
 	tx->orq = NULL;
@@ -90,15 +103,15 @@ struct fpdu {
 static void fpdu_grow(struct fpdu *f, u32 n)
 {
 	struct kiw_tx *tx = &f->s->tx;
-	struct page_frag *frag = &tx->frag;
-	struct bio_vec *last = tx->pieces ? &tx->piece[tx->pieces - 1] : NULL;
+	struct page_frag *frag = &tx->mem.frag;
+	struct bio_vec *last = tx->pieces ? &tx->mem.piece[tx->pieces - 1] : NULL;
 
 	if (last && last->bv_page == frag->page &&
 	    last->bv_offset + last->bv_len == frag->offset) {
 		last->bv_len += n;
 	} else {
 		get_page(frag->page);
-		bvec_set_page(&tx->piece[tx->pieces++], frag->page, n, frag->offset);
+		bvec_set_page(&tx->mem.piece[tx->pieces++], frag->page, n, frag->offset);
 	}
 	frag->offset += n;
 	tx->batch_len += n;
@@ -107,7 +120,7 @@ static void fpdu_grow(struct fpdu *f, u32 n)
 /* Append @n octets of the wire, which nobody else can change, in one run. */
 static int fpdu_append(struct fpdu *f, const void *p, u32 n)
 {
-	struct page_frag *frag = &f->s->tx.frag;
+	struct page_frag *frag = &f->s->tx.mem.frag;
 
 	if (!skb_page_frag_refill(n, frag, f->s->sk->sk_allocation))
 		return -ENOMEM;
@@ -132,7 +145,7 @@ static int fpdu_put_marker(struct fpdu *f)
  */
 static void *fpdu_room(struct fpdu *f, u32 least, u32 n, u32 *run)
 {
-	struct page_frag *frag = &f->s->tx.frag;
+	struct page_frag *frag = &f->s->tx.mem.frag;
 
 	if (unlikely(kiw_marker_due(&f->mk)) && fpdu_put_marker(f))
 		return NULL;
@@ -177,7 +190,7 @@ static int fpdu_begin(struct fpdu *f, struct kiw_stream *s, const void *hdr, u32
 	f->crc = kiw_crc_init();
 	f->ulpdu_len = hdr_len + payload;
 	f->pieces = tx->pieces;
-	f->last_len = tx->pieces ? tx->piece[tx->pieces - 1].bv_len : 0;
+	f->last_len = tx->pieces ? tx->mem.piece[tx->pieces - 1].bv_len : 0;
 	f->batch_len = tx->batch_len;
 
 	put_unaligned_be16(f->ulpdu_len, buf);
@@ -214,7 +227,7 @@ static void fpdu_undo(struct fpdu *f)
 
 	pieces_drop(tx, f->pieces);
 	if (tx->pieces)
-		tx->piece[tx->pieces - 1].bv_len = f->last_len;
+		tx->mem.piece[tx->pieces - 1].bv_len = f->last_len;
 	tx->batch_len = f->batch_len;
 }
 
@@ -234,7 +247,7 @@ static int fpdu_lend_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 
 		return -EFAULT;
 	}
 	for (; n; n -= bv->bv_len, addr += bv->bv_len) {
-		bv = &tx->piece[tx->pieces++];
+		bv = &tx->mem.piece[tx->pieces++];
 		kiw_mr_page(mr, addr, n, bv);
 		get_page(bv->bv_page);
 		tx->batch_len += bv->bv_len;
@@ -675,7 +688,7 @@ static int batch_push(struct kiw_stream *s)
 		msg.msg_flags |= MSG_MORE;
 	if (tx->lent)
 		kiw_zcopy_lend(s, tx->offset);
-	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, tx->piece, tx->pieces, tx->batch_len);
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, tx->mem.piece, tx->pieces, tx->batch_len);
 	iov_iter_advance(&msg.msg_iter, tx->batch_sent);
 	/* This may process the backlog, and our receive callback, which leaves the batch alone. */
 	ret = tcp_sendmsg_locked(s->sk, &msg, tx->batch_len - tx->batch_sent);
@@ -685,7 +698,7 @@ static int batch_push(struct kiw_stream *s)
 	return tx->batch_sent == tx->batch_len ? 0 : -EINTR;
 }
 
-bool kiw_tx_run(struct kiw_stream *s, int budget)
+static bool tx_run(struct kiw_stream *s, int budget)
 {
 	struct kiw_tx *tx = &s->tx;
 	int ret, err;
@@ -717,4 +730,42 @@ bool kiw_tx_run(struct kiw_stream *s, int budget)
 		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
 	}
 	return true;
+}
+
+static void spare_exchange(struct kiw_tx *tx)
+{
+	struct kiw_spare *spare;
+
+	local_bh_disable();
+	spare = this_cpu_ptr(&spares);
+	swap(tx->mem.frag, spare->frag);
+	if (!tx->pieces)
+		swap(tx->mem.piece, spare->piece);
+	local_bh_enable();
+}
+
+bool kiw_tx_run(struct kiw_stream *s, int budget)
+{
+	struct kiw_tx *tx = &s->tx;
+	bool more = true;
+
+	spare_exchange(tx);
+	if (!tx->mem.piece)
+		tx->mem.piece = kmalloc_array(KIW_TX_PIECES, sizeof(*tx->mem.piece),
+					      s->sk->sk_allocation | __GFP_NOWARN);
+	if (tx->mem.piece)
+		more = tx_run(s, budget);
+	spare_exchange(tx);
+	/* What another stream has given back meanwhile, and the fragment if pieces are left. */
+	if (!tx->pieces)
+		spare_drop(&tx->mem);
+	return more;
+}
+
+void kiw_tx_exit(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		spare_drop(per_cpu_ptr(&spares, cpu));
 }

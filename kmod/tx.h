@@ -55,6 +55,16 @@ struct kiw_irq {
 };
 
 /**
+ * struct kiw_spare - memory to build FPDUs with
+ * @frag: for their octets
+ * @piece: KIW_TX_PIECES of a batch, or NULL
+ */
+struct kiw_spare {
+	struct page_frag	frag;
+	struct bio_vec		*piece;
+};
+
+/**
  * struct kiw_tx - where the transmit side stands; socket lock
  * @gate: FPDUs may be sent; a responder waits for the first one of its peer
  * @stopped: no message but a Terminate may be started
@@ -66,7 +76,7 @@ struct kiw_irq {
  * @msn_read: next number on QN 1
  * @taken: @wqe has been taken out of the ring, but is held back
  * @wqe: the request under way, private copy
- * @sge: its buffers, private copy
+ * @sge: its buffers, private copy; room for as many as the QP may have
  * @inline_data: its inline payload in the ring; each octet is read once
  * @index: its index in the send queue
  * @len: octets of the message under way
@@ -79,9 +89,8 @@ struct kiw_irq {
  * @irq_tail: next free
  * @term: the Terminate to send, @term_len octets, 0 none or sent
  * @offset: octets of the stream in FPDUs so far, markers included, modulo 2^32
- * @frag: memory for FPDUs
- * @piece: the batch; each holds a reference to its page
- * @pieces: how many
+ * @mem: what the batch lies in; only while kiw_tx_run() is running, or has left a part of it
+ * @pieces: of the batch; each holds a reference to its page
  * @batch_len: octets in the batch
  * @batch_sent: octets that TCP took
  * @lent: pages of users are in the batch, or in an earlier one with a part of the message under way
@@ -101,7 +110,7 @@ struct kiw_tx {
 	u32			msn_read;
 
 	struct kiw_wqe		wqe;
-	struct kiw_sge		sge[KIW_MAX_SGE];
+	struct kiw_sge		*sge;
 	const void		*inline_data;
 	u32			index;
 	u32			len;
@@ -121,8 +130,7 @@ struct kiw_tx {
 	u32			term_len;
 
 	u32			offset;
-	struct page_frag	frag;
-	struct bio_vec		piece[KIW_TX_PIECES];
+	struct kiw_spare	mem;
 	u32			pieces;
 	u32			batch_len;
 	u32			batch_sent;
@@ -155,6 +163,9 @@ void kiw_tx_free(struct kiw_tx *tx);
  * short, or it had its share. After a full socket the write-space callback takes over.
  */
 bool kiw_tx_run(struct kiw_stream *s, int budget);
+
+/** kiw_tx_exit() - drop the memory kept for streams, when there are none any more */
+void kiw_tx_exit(void);
 
 /** kiw_tx_pending() - is there anything that FIN would cut off; socket lock held */
 bool kiw_tx_pending(const struct kiw_stream *s);
