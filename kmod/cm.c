@@ -193,12 +193,7 @@ int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn)
 	struct ib_qp *ibqp;
 	int err = -EINVAL;
 
-	/* Until the end of the grace period the QP has its first reference. */
-	rcu_read_lock();
 	ibqp = kiw_get_qp(&ep->dev->ibdev, qpn);
-	if (ibqp)
-		kiw_qp_add_ref(ibqp);
-	rcu_read_unlock();
 	if (!ibqp)
 		return -EINVAL;
 

@@ -109,14 +109,11 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	spin_lock_init(&cq->lock);
 	cq->entries = roundup_pow_of_two(attr->cqe);
 	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
-	err = kiw_ring_alloc(&cq->map, &uctx->ibuctx, cq->entries, sizeof(struct kiw_cqe));
+	err = kiw_ring_alloc(&cq->map, uctx, cq->entries, sizeof(struct kiw_cqe));
 	if (err)
 		goto err_count;
 
-	resp.mmap_offset = kiw_ring_offset(&cq->map);
-	resp.mmap_size = cq->map.size;
-	resp.entries = cq->entries;
-	resp.stride = sizeof(struct kiw_cqe);
+	kiw_ring_tell(&cq->map, cq->entries, sizeof(struct kiw_cqe), &resp.ring);
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (err)
 		goto err_ring;

@@ -144,15 +144,20 @@ static int kiw_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata
 		.max_send_sge = KIW_MAX_SGE,
 		.max_recv_sge = KIW_MAX_SGE,
 	};
+	int err;
 
 	/* A process without our provider could do nothing here. */
 	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
-	return ib_copy_to_udata(udata, &resp, sizeof(resp));
+	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (!err)
+		kiw_rings_init(&to_kiw_ucontext(ibuctx)->rings);
+	return err;
 }
 
 static void kiw_dealloc_ucontext(struct ib_ucontext *ibuctx)
 {
+	kiw_rings_exit(&to_kiw_ucontext(ibuctx)->rings);
 }
 
 /*

@@ -11,6 +11,7 @@
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
+#include "ring.h"
 #include "stats.h"
 
 /* Limits that query_device reports and the verbs enforce. */
@@ -89,10 +90,17 @@ static inline struct kiw_device *to_kiw_device(struct ib_device *ibdev)
 /**
  * struct kiw_ucontext - one process's open device
  * @ibuctx: the part that RDMA core knows
+ * @rings: those of its queues
  */
 struct kiw_ucontext {
 	struct ib_ucontext	ibuctx;
+	struct kiw_rings	rings;
 };
+
+static inline struct kiw_ucontext *to_kiw_ucontext(struct ib_ucontext *ibuctx)
+{
+	return container_of(ibuctx, struct kiw_ucontext, ibuctx);
+}
 
 /**
  * struct kiw_pd - protection domain; only its address matters

@@ -40,30 +40,32 @@ static void qp_release(struct kref *ref)
 	complete(&container_of(ref, struct kiw_qp, ref)->freed);
 }
 
-void kiw_qp_add_ref(struct ib_qp *ibqp)
-{
-	kref_get(&to_kiw_qp(ibqp)->ref);
-}
-
 void kiw_qp_rem_ref(struct ib_qp *ibqp)
 {
 	kref_put(&to_kiw_qp(ibqp)->ref, qp_release);
 }
 
 /*
- * iw_cm calls this for a number that a process gave, with interrupts off, and takes its reference
- * before it enables them: a read-side section for kiw_destroy_qp().
+ * The reference is taken here, where the table can be locked: between this and iw_add_ref() iw_cm
+ * has only a spinlock of its own. It calls both together, and iw_add_ref() for nothing else.
  */
 struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn)
 {
+	struct xarray *qps = &to_kiw_device(ibdev)->qps;
 	struct kiw_qp *qp;
 
-	rcu_read_lock();
-	qp = xa_load(&to_kiw_device(ibdev)->qps, qpn);
-	if (qp && qp->owner != task_tgid(current))
+	xa_lock(qps);
+	qp = xa_load(qps, qpn);
+	if (qp && qp->owner == task_tgid(current))
+		kref_get(&qp->ref);
+	else
 		qp = NULL;
-	rcu_read_unlock();
+	xa_unlock(qps);
 	return qp ? &qp->ibqp : NULL;
+}
+
+void kiw_qp_add_ref(struct ib_qp *ibqp)
+{
 }
 
 int kiw_qp_bind_ep(struct kiw_qp *qp, struct kiw_ep *ep)
@@ -131,7 +133,7 @@ static void free_queues(struct kiw_qp *qp)
 	kvfree(qp->sq.swr);
 }
 
-static int alloc_queues(struct kiw_qp *qp, struct ib_ucontext *uctx, struct ib_qp_cap *cap)
+static int alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct ib_qp_cap *cap)
 {
 	int ret;
 
@@ -154,21 +156,10 @@ static int alloc_queues(struct kiw_qp *qp, struct ib_ucontext *uctx, struct ib_q
 
 static int respond(const struct kiw_qp *qp, struct ib_udata *udata)
 {
-	struct kiw_create_qp_resp resp = {
-		.sq = {
-			.mmap_offset = kiw_ring_offset(&qp->sq.map),
-			.mmap_size = qp->sq.map.size,
-			.entries = qp->sq.entries,
-			.stride = qp->sq.stride,
-		},
-	};
+	struct kiw_create_qp_resp resp = {};
 
-	if (qp->rq.entries) {
-		resp.rq.mmap_offset = kiw_ring_offset(&qp->rq.map);
-		resp.rq.mmap_size = qp->rq.map.size;
-		resp.rq.entries = qp->rq.entries;
-		resp.rq.stride = qp->rq.stride;
-	}
+	kiw_ring_tell(&qp->sq.map, qp->sq.entries, qp->sq.stride, &resp.sq);
+	kiw_ring_tell(&qp->rq.map, qp->rq.entries, qp->rq.stride, &resp.rq);
 	return ib_copy_to_udata(udata, &resp, sizeof(resp));
 }
 
@@ -177,7 +168,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	struct kiw_device *dev = to_kiw_device(ibqp->device);
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct kiw_create_qp_req req = {};
-	struct ib_ucontext *uctx;
+	struct kiw_ucontext *uctx;
 	u32 qpn;
 	int ret;
 
@@ -187,7 +178,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	/* Kernel consumers bring no rings of their own; they come later. */
 	if (!udata)
 		return -EOPNOTSUPP;
-	uctx = &rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx)->ibuctx;
+	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
 	if (udata->inlen < sizeof(req) || udata->outlen < sizeof(struct kiw_create_qp_resp))
 		return -EINVAL;
 	if (ib_copy_from_udata(&req, udata, sizeof(req)))
@@ -266,7 +257,6 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	}
 
 	xa_erase(&dev->qps, ibqp->qp_num);
-	synchronize_rcu_expedited();
 	kiw_qp_rem_ref(ibqp);
 	wait_for_completion(&qp->freed);
 

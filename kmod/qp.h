@@ -10,10 +10,9 @@
  *   kiw_cq.lock         one completion queue
  * "The QP is held" below means: socket lock if a stream is attached, else the mutex.
  *
- * References (kiw_qp.ref): the verbs object, iw_cm between iw_add_ref and iw_rem_ref. The number
- * is taken out of the table and a grace period passes before the first is dropped, because
- * iw_get_qp() looks up and takes its reference under a spinlock only. kiw_destroy_qp() waits for
- * the last.
+ * References (kiw_qp.ref): the verbs object, iw_cm between iw_get_qp and iw_rem_ref, the endpoint
+ * that has the QP. The number is taken out of the table before the first is dropped.
+ * kiw_destroy_qp() waits for the last.
  */
 #ifndef KIWARP_QP_H
 #define KIWARP_QP_H

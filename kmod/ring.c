@@ -6,32 +6,53 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "device.h"
 #include "ring.h"
 
+#define ARENA_SIZE	32768
+#define ARENA_UNITS	(ARENA_SIZE / KIW_RING_ALIGN)
+/* Longer rings have an arena of their own. */
+#define SHARED_MAX	(ARENA_SIZE / 4)
+/* Fewer units than this are no room: the smallest ring. */
+#define ARENA_LEAST	(KIW_RING_HEADER / KIW_RING_ALIGN + 1)
+
 /**
- * struct kiw_ring_entry - a ring that can be mapped
- * @rdma: the part that RDMA core knows, with the reference count
- * @mem: the ring
+ * struct kiw_arena - memory that can be mapped as a whole, with one or more rings in it
+ * @rdma: the part that RDMA core knows; an mmap() in flight holds a reference. Pages that a process
+ *	still has mapped outlive it.
+ * @rings: list and lock of the context that it belongs to
+ * @link: in one of the lists of @rings
+ * @mem: the memory
  * @pages: of @mem
  * @mm: the process that they are charged to
+ * @number: told to the process
+ * @count: rings in it; the last takes it along
+ * @units: of KIW_RING_ALIGN octets that are in use, if it is a shared one
+ * @used: which of them
  */
-struct kiw_ring_entry {
+struct kiw_arena {
 	struct rdma_user_mmap_entry	rdma;
+	struct kiw_rings		*rings;
+	struct list_head		link;
 	void				*mem;
 	unsigned int			pages;
 	struct mm_struct		*mm;
+	u64				number;
+	unsigned int			count;
+	unsigned int			units;
+	DECLARE_BITMAP(used, ARENA_UNITS);
 };
 
-static struct kiw_ring_entry *to_kiw_ring_entry(struct rdma_user_mmap_entry *rdma)
+static struct kiw_arena *to_kiw_arena(struct rdma_user_mmap_entry *rdma)
 {
-	return container_of(rdma, struct kiw_ring_entry, rdma);
+	return container_of(rdma, struct kiw_arena, rdma);
 }
 
 /*
  * What vmalloc_user() does, but with every page charged to the process's memory cgroup: a process
  * chooses the size of its rings, up to many megabytes each. vfree() undoes it.
  */
-static void *ring_mem_alloc(unsigned int n)
+static void *arena_mem_alloc(unsigned int n)
 {
 	struct page **pages;
 	unsigned int i;
@@ -64,72 +85,172 @@ err_pages:
  * Rings count as locked memory, as regions do, and in the same sum: a limit holds for both together
  * and where there are no memory cgroups.
  */
-static int ring_charge(struct kiw_ring_entry *entry)
+static int arena_charge(struct kiw_arena *arena)
 {
 	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 	struct mm_struct *mm = current->mm;
 
-	if (atomic64_add_return(entry->pages, &mm->pinned_vm) > limit && !capable(CAP_IPC_LOCK)) {
-		atomic64_sub(entry->pages, &mm->pinned_vm);
+	if (atomic64_add_return(arena->pages, &mm->pinned_vm) > limit && !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(arena->pages, &mm->pinned_vm);
 		return -ENOMEM;
 	}
 	mmgrab(mm);
-	entry->mm = mm;
+	arena->mm = mm;
 	return 0;
 }
 
-static void ring_uncharge(struct kiw_ring_entry *entry)
+static void arena_uncharge(struct kiw_arena *arena)
 {
-	atomic64_sub(entry->pages, &entry->mm->pinned_vm);
-	mmdrop(entry->mm);
+	atomic64_sub(arena->pages, &arena->mm->pinned_vm);
+	mmdrop(arena->mm);
 }
 
-int kiw_ring_alloc(struct kiw_ring_map *map, struct ib_ucontext *uctx, u32 entries, u32 stride)
+static struct kiw_arena *arena_create(struct kiw_ucontext *uctx, size_t size)
 {
-	size_t size = PAGE_ALIGN(KIW_RING_HEADER + (size_t)entries * stride);
-	struct kiw_ring_entry *entry;
+	struct kiw_arena *arena = kzalloc(sizeof(*arena), GFP_KERNEL_ACCOUNT);
 	int err;
 
-	entry = kzalloc(sizeof(*entry), GFP_KERNEL_ACCOUNT);
-	if (!entry)
-		return -ENOMEM;
-	entry->pages = size >> PAGE_SHIFT;
-	err = ring_charge(entry);
+	if (!arena)
+		return ERR_PTR(-ENOMEM);
+	arena->pages = size >> PAGE_SHIFT;
+	err = arena_charge(arena);
 	if (err)
 		goto err_free;
-	entry->mem = ring_mem_alloc(entry->pages);
-	if (!entry->mem) {
+	arena->mem = arena_mem_alloc(arena->pages);
+	if (!arena->mem) {
 		err = -ENOMEM;
 		goto err_uncharge;
 	}
-	err = rdma_user_mmap_entry_insert(uctx, &entry->rdma, size);
+	err = rdma_user_mmap_entry_insert(&uctx->ibuctx, &arena->rdma, size);
 	if (err)
 		goto err_vfree;
-
-	map->entry = entry;
-	map->mem = entry->mem;
-	map->size = size;
-	return 0;
+	arena->rings = &uctx->rings;
+	arena->number = uctx->rings.next_number++;
+	return arena;
 
 err_vfree:
-	vfree(entry->mem);
+	vfree(arena->mem);
 err_uncharge:
-	ring_uncharge(entry);
+	arena_uncharge(arena);
 err_free:
-	kfree(entry);
+	kfree(arena);
+	return ERR_PTR(err);
+}
+
+/* Put the arena onto the list where it belongs. */
+static void arena_file(struct kiw_arena *arena)
+{
+	bool room = arena->units + ARENA_LEAST <= ARENA_UNITS;
+
+	list_move(&arena->link, room ? &arena->rings->room : &arena->rings->full);
+}
+
+static bool arena_take(struct kiw_arena *arena, u32 size, struct kiw_ring_map *map)
+{
+	unsigned int n = size / KIW_RING_ALIGN;
+	unsigned long at = bitmap_find_next_zero_area(arena->used, ARENA_UNITS, 0, n, 0);
+
+	if (at + n > ARENA_UNITS)
+		return false;
+	bitmap_set(arena->used, at, n);
+	arena->units += n;
+	arena->count++;
+	arena_file(arena);
+	map->arena = arena;
+	map->mem = memset(arena->mem + at * KIW_RING_ALIGN, 0, size);
+	map->size = size;
+	return true;
+}
+
+static int ring_alloc_shared(struct kiw_ring_map *map, struct kiw_ucontext *uctx, u32 size)
+{
+	struct kiw_arena *arena;
+
+	list_for_each_entry(arena, &uctx->rings.room, link)
+		if (arena_take(arena, size, map))
+			return 0;
+	arena = arena_create(uctx, PAGE_ALIGN(ARENA_SIZE));
+	if (IS_ERR(arena))
+		return PTR_ERR(arena);
+	INIT_LIST_HEAD(&arena->link);
+	arena_take(arena, size, map);
+	return 0;
+}
+
+static int ring_alloc_own(struct kiw_ring_map *map, struct kiw_ucontext *uctx, u32 size)
+{
+	struct kiw_arena *arena = arena_create(uctx, PAGE_ALIGN(size));
+
+	if (IS_ERR(arena))
+		return PTR_ERR(arena);
+	arena->count = 1;
+	list_add(&arena->link, &uctx->rings.full);
+	map->arena = arena;
+	map->mem = arena->mem;
+	map->size = size;
+	return 0;
+}
+
+int kiw_ring_alloc(struct kiw_ring_map *map, struct kiw_ucontext *uctx, u32 entries, u32 stride)
+{
+	u32 size = ALIGN(KIW_RING_HEADER + entries * stride, KIW_RING_ALIGN);
+	int err;
+
+	mutex_lock(&uctx->rings.mutex);
+	err = size <= SHARED_MAX ? ring_alloc_shared(map, uctx, size) :
+				   ring_alloc_own(map, uctx, size);
+	mutex_unlock(&uctx->rings.mutex);
 	return err;
 }
 
 void kiw_ring_free(struct kiw_ring_map *map)
 {
-	if (map->entry)
-		rdma_user_mmap_entry_remove(&map->entry->rdma);
+	struct kiw_arena *arena = map->arena;
+	struct kiw_rings *rings;
+	unsigned int n = map->size / KIW_RING_ALIGN;
+
+	if (!arena)
+		return;
+	rings = arena->rings;
+	mutex_lock(&rings->mutex);
+	if (!--arena->count) {
+		list_del(&arena->link);
+		rdma_user_mmap_entry_remove(&arena->rdma);
+	} else {
+		bitmap_clear(arena->used, (map->mem - arena->mem) / KIW_RING_ALIGN, n);
+		arena->units -= n;
+		arena_file(arena);
+	}
+	mutex_unlock(&rings->mutex);
 	memset(map, 0, sizeof(*map));
 }
 
-u64 kiw_ring_offset(const struct kiw_ring_map *map)
+void kiw_ring_tell(const struct kiw_ring_map *map, u32 entries, u32 stride,
+		   struct kiw_ring_geometry *geometry)
 {
-	return rdma_user_mmap_get_offset(&map->entry->rdma);
+	struct kiw_arena *arena = map->arena;
+
+	if (!arena)
+		return;
+	geometry->mmap_offset = rdma_user_mmap_get_offset(&arena->rdma);
+	geometry->mmap_size = (u64)arena->pages << PAGE_SHIFT;
+	geometry->mapping = arena->number;
+	geometry->offset = map->mem - arena->mem;
+	geometry->entries = entries;
+	geometry->stride = stride;
+}
+
+void kiw_rings_init(struct kiw_rings *rings)
+{
+	mutex_init(&rings->mutex);
+	INIT_LIST_HEAD(&rings->room);
+	INIT_LIST_HEAD(&rings->full);
+}
+
+void kiw_rings_exit(struct kiw_rings *rings)
+{
+	WARN_ON_ONCE(!list_empty(&rings->room) || !list_empty(&rings->full));
+	mutex_destroy(&rings->mutex);
 }
 
 int kiw_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
@@ -140,23 +261,23 @@ int kiw_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
 	if (vma->vm_flags & VM_EXEC)
 		return -EPERM;
 
-	/* Also sees to it that the mapping is shared, and as long as the ring. */
+	/* Also sees to it that the mapping is shared, and as long as the arena. */
 	rdma = rdma_user_mmap_entry_get(uctx, vma);
 	if (!rdma)
 		return -EINVAL;
 
 	/* Each page is now the mapping's too, so that it may outlive the entry, and the module. */
-	err = remap_vmalloc_range(vma, to_kiw_ring_entry(rdma)->mem, 0);
+	err = remap_vmalloc_range(vma, to_kiw_arena(rdma)->mem, 0);
 	rdma_user_mmap_entry_put(rdma);
 	return err;
 }
 
-/* The last reference is gone: the owner's, or that of an mmap() that was faster than it */
+/* The last reference is gone: that of the rings, or that of an mmap() that was faster than them */
 void kiw_mmap_free(struct rdma_user_mmap_entry *rdma)
 {
-	struct kiw_ring_entry *entry = to_kiw_ring_entry(rdma);
+	struct kiw_arena *arena = to_kiw_arena(rdma);
 
-	vfree(entry->mem);
-	ring_uncharge(entry);
-	kfree(entry);
+	vfree(arena->mem);
+	arena_uncharge(arena);
+	kfree(arena);
 }

@@ -3,29 +3,47 @@
 #ifndef KIWARP_RING_H
 #define KIWARP_RING_H
 
+#include <linux/list.h>
+#include <linux/mutex.h>
 #include <rdma/ib_verbs.h>
 
 #include "kiwarp-abi.h"
 
-struct kiw_ring_entry;
+struct kiw_arena;
+struct kiw_ucontext;
 
 /**
- * struct kiw_ring_map - a ring's memory and the mapping offered to its process
- * @entry: RDMA core's mapping entry, which owns the memory
- * @mem: the ring, zeroed at creation; starts with its header
- * @size: octets, a multiple of PAGE_SIZE
- *
- * The owner holds @entry until kiw_ring_free(); an mmap() in flight holds it too. Pages that a
- * process still has mapped outlive both.
+ * struct kiw_rings - all arenas of a process's context
+ * @mutex: protects this and what is taken of the arenas; innermost
+ * @room: arenas with room for further rings
+ * @full: all others
+ * @next_number: of the next arena
  */
-struct kiw_ring_map {
-	struct kiw_ring_entry	*entry;
-	void			*mem;
-	size_t			size;
+struct kiw_rings {
+	struct mutex		mutex;
+	struct list_head	room;
+	struct list_head	full;
+	u64			next_number;
 };
 
 /**
- * kiw_ring_alloc() - make a ring and offer it to a process
+ * struct kiw_ring_map - a ring's memory
+ * @arena: what it lies in, and holds a count of until kiw_ring_free()
+ * @mem: the ring, zeroed at creation; starts with its header
+ * @size: octets, a multiple of KIW_RING_ALIGN
+ */
+struct kiw_ring_map {
+	struct kiw_arena	*arena;
+	void			*mem;
+	u32			size;
+};
+
+void kiw_rings_init(struct kiw_rings *rings);
+/** kiw_rings_exit() - all rings are gone */
+void kiw_rings_exit(struct kiw_rings *rings);
+
+/**
+ * kiw_ring_alloc() - make a ring that a process can map
  * @map: to fill
  * @uctx: the process
  * @entries: slots, a power of two
@@ -34,13 +52,14 @@ struct kiw_ring_map {
  * Return: 0, -ENOMEM, also for more than the process may lock, or what
  * rdma_user_mmap_entry_insert() says.
  */
-int kiw_ring_alloc(struct kiw_ring_map *map, struct ib_ucontext *uctx, u32 entries, u32 stride);
+int kiw_ring_alloc(struct kiw_ring_map *map, struct kiw_ucontext *uctx, u32 entries, u32 stride);
 
-/** kiw_ring_free() - withdraw the offer and let go of the memory; @map may be all zero */
+/** kiw_ring_free() - let go of the memory; @map may be all zero */
 void kiw_ring_free(struct kiw_ring_map *map);
 
-/** kiw_ring_offset() - what the process passes to mmap() */
-u64 kiw_ring_offset(const struct kiw_ring_map *map);
+/** kiw_ring_tell() - what the process has to know of its ring; for one that is all zero, nothing */
+void kiw_ring_tell(const struct kiw_ring_map *map, u32 entries, u32 stride,
+		   struct kiw_ring_geometry *geometry);
 
 int kiw_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma);
 void kiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 
 #include "cq.hpp"
 #include "kiwarp-abi.h"
@@ -42,10 +43,10 @@ int query_port(ibv_context *context, std::uint8_t port, ibv_port_attr *attr)
 
 void free_context(ibv_context *context)
 {
-	auto *verbs = verbs_get_ctx(context);
+	Context &own = Context::from(context);
 
-	verbs_uninit_context(verbs);
-	std::free(verbs);
+	verbs_uninit_context(&own.base);
+	std::free(&own);
 }
 
 constexpr pabi::ContextOps context_ops = {
@@ -76,10 +77,11 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 	pabi::Response<8, kiw_get_context_resp> response{}; // limits: create_qp refuses what is above them
 
 	// The second-last argument is the offset of the verbs_context in the object that is allocated.
-	auto *context = static_cast<verbs_context *>(
-		_verbs_init_and_alloc_context(device, cmd_fd, sizeof(verbs_context), nullptr, KIWARP_DRIVER_ID));
-	if (!context)
+	void *memory = _verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context), nullptr, KIWARP_DRIVER_ID);
+	if (!memory)
 		return nullptr;
+	auto *own = static_cast<Context *>(memory);
+	verbs_context *context = &own->base;
 
 	if (const int error = ibv_cmd_get_context(context, &request, sizeof(request), &response, sizeof(response))) {
 		verbs_uninit_context(context);
@@ -87,6 +89,7 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 		errno = error;
 		return nullptr;
 	}
+	::new (&own->mappings) Mappings;
 	verbs_set_ops(context, &context_ops);
 	return context;
 }

@@ -5,7 +5,16 @@
 
 #include <infiniband/verbs.h>
 
+#include "mapping.hpp"
+
 namespace kiw {
+
+struct Context {
+	verbs_context base; // first
+	Mappings mappings;
+
+	static Context &from(ibv_context *context) { return *reinterpret_cast<Context *>(verbs_get_ctx(context)); }
+};
 
 /// Opens a device; owns cmd_fd from here on, also when it fails.
 verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *private_data);

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "context.hpp"
 #include "memory.hpp"
 #include "private_abi.hpp"
 #include "qp.hpp"
@@ -63,13 +64,8 @@ ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 		return nullptr;
 	}
 
-	const kiw_ring_geometry geometry = {
-		.mmap_offset = response.own.mmap_offset,
-		.mmap_size = response.own.mmap_size,
-		.entries = response.own.entries,
-		.stride = response.own.stride,
-	};
-	error = cq->ring.open(context->cmd_fd, geometry, static_cast<std::uint32_t>(cq->ibv.cqe), sizeof(kiw_cqe));
+	error = cq->ring.open(Context::from(context).mappings, context->cmd_fd, response.own.ring,
+		static_cast<std::uint32_t>(cq->ibv.cqe), sizeof(kiw_cqe));
 	if (error) {
 		ibv_cmd_destroy_cq(&cq->ibv);
 		errno = error;

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "context.hpp"
 #include "cq.hpp"
 #include "memory.hpp"
 
@@ -15,17 +16,17 @@ namespace {
 static_assert(offsetof(Qp, base) == 0);
 
 /// Maps a work ring of the granted size; no requests granted means no ring.
-int open_queue(WorkQueue &queue, int fd, const kiw_ring_geometry &geometry, std::uint32_t requests,
+int open_queue(WorkQueue &queue, ibv_context *context, const kiw_ring_geometry &geometry, std::uint32_t requests,
 	std::uint32_t max_sge, std::uint32_t slot_octets)
 {
 	queue.max_sge = max_sge;
 	if (requests == 0 && geometry.entries == 0)
 		return 0;
 	queue.limit = requests;
-	return queue.ring.open(fd, geometry, requests, slot_octets);
+	return queue.ring.open(Context::from(context).mappings, context->cmd_fd, geometry, requests, slot_octets);
 }
 
-int open_queues(Qp &qp, int fd, const ibv_qp_cap &cap, const kiw_create_qp_resp &rings)
+int open_queues(Qp &qp, ibv_context *context, const ibv_qp_cap &cap, const kiw_create_qp_resp &rings)
 {
 	// Slots are addressed by 32-bit numbers; whatever the kernel grants is far below that.
 	constexpr std::uint32_t sane = 1 << 16;
@@ -35,10 +36,10 @@ int open_queues(Qp &qp, int fd, const ibv_qp_cap &cap, const kiw_create_qp_resp 
 	const std::uint32_t send_sges = cap.max_send_sge * std::uint32_t{sizeof(kiw_sge)};
 	const std::uint32_t recv_sges = cap.max_recv_sge * std::uint32_t{sizeof(kiw_sge)};
 
-	if (const int error = open_queue(qp.sq, fd, rings.sq, cap.max_send_wr, cap.max_send_sge,
+	if (const int error = open_queue(qp.sq, context, rings.sq, cap.max_send_wr, cap.max_send_sge,
 		    sizeof(kiw_wqe) + std::max(send_sges, cap.max_inline_data)))
 		return error;
-	return open_queue(qp.rq, fd, rings.rq, cap.max_recv_wr, cap.max_recv_sge, sizeof(kiw_rqe) + recv_sges);
+	return open_queue(qp.rq, context, rings.rq, cap.max_recv_wr, cap.max_recv_sge, sizeof(kiw_rqe) + recv_sges);
 }
 
 } // namespace
@@ -59,7 +60,7 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
 		errno = error;
 		return nullptr;
 	}
-	error = open_queues(*qp, pd->context->cmd_fd, attr->cap, response.own);
+	error = open_queues(*qp, pd->context, attr->cap, response.own);
 	if (error) {
 		ibv_cmd_destroy_qp(&qp->base.qp);
 		errno = error;

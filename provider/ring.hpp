@@ -8,42 +8,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <sys/mman.h>
 
 #include "kiwarp-abi.h"
+#include "mapping.hpp"
 
 namespace kiw {
-
-/// Shared memory of one ring. A child process doesn't get it: two producers would ruin the ring.
-class Mapping {
-public:
-	Mapping() = default;
-	Mapping(const Mapping &) = delete;
-	Mapping &operator=(const Mapping &) = delete;
-	~Mapping()
-	{
-		if (base_)
-			::munmap(base_, size_);
-	}
-
-	/// Returns 0 or an errno value.
-	int map(int fd, std::uint64_t offset, std::uint64_t size)
-	{
-		void *base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
-
-		if (base == MAP_FAILED)
-			return errno;
-		base_ = static_cast<std::byte *>(base);
-		size_ = size;
-		return ::madvise(base_, size_, MADV_DONTFORK) ? errno : 0;
-	}
-
-	std::byte *base() const { return base_; }
-
-private:
-	std::byte *base_ = nullptr;
-	std::size_t size_ = 0;
-};
 
 /// Header and slots of one ring; Header is struct kiw_wq_ring or struct kiw_cq_ring.
 template <typename Header>
@@ -51,18 +20,31 @@ class Ring {
 	static_assert(sizeof(Header) == KIW_RING_HEADER);
 
 public:
+	Ring() = default;
+	Ring(const Ring &) = delete;
+	Ring &operator=(const Ring &) = delete;
+	~Ring()
+	{
+		if (mapping_)
+			mapping_->release();
+	}
+
 	/// Maps a ring as the kernel described it. Returns 0, an errno value, or EPROTO if the description
 	/// can't be right or is of a ring smaller than wanted.
-	int open(int fd, const kiw_ring_geometry &geometry, std::uint32_t wanted_entries, std::uint32_t wanted_stride)
+	int open(Mappings &mappings, int fd, const kiw_ring_geometry &geometry, std::uint32_t wanted_entries,
+		std::uint32_t wanted_stride)
 	{
-		const std::uint64_t octets = std::uint64_t{geometry.entries} * geometry.stride + KIW_RING_HEADER;
+		const std::uint64_t octets =
+			geometry.offset + std::uint64_t{geometry.entries} * geometry.stride + KIW_RING_HEADER;
 
 		if (!std::has_single_bit(geometry.entries) || geometry.entries < wanted_entries ||
 			geometry.stride < wanted_stride || geometry.stride % alignof(std::uint64_t) != 0 ||
-			geometry.mmap_size < octets || geometry.mmap_size > PTRDIFF_MAX)
+			geometry.offset % KIW_RING_ALIGN != 0 || geometry.mmap_size < octets ||
+			geometry.mmap_size > PTRDIFF_MAX)
 			return EPROTO;
-		if (const int error = mapping_.map(fd, geometry.mmap_offset, geometry.mmap_size))
+		if (const int error = mappings.acquire(fd, geometry, mapping_))
 			return error;
+		base_ = mapping_->base() + geometry.offset;
 		entries_ = geometry.entries;
 		stride_ = geometry.stride;
 		return 0;
@@ -71,15 +53,16 @@ public:
 	std::uint32_t entries() const { return entries_; }
 
 protected:
-	Header &header() const { return *reinterpret_cast<Header *>(mapping_.base()); }
+	Header &header() const { return *reinterpret_cast<Header *>(base_); }
 
 	std::byte *slot_at(std::uint32_t index) const
 	{
-		return mapping_.base() + KIW_RING_HEADER + std::size_t{index & (entries_ - 1)} * stride_;
+		return base_ + KIW_RING_HEADER + std::size_t{index & (entries_ - 1)} * stride_;
 	}
 
 private:
-	Mapping mapping_;
+	Mapping *mapping_ = nullptr;
+	std::byte *base_ = nullptr;
 	std::uint32_t entries_ = 0;
 	std::uint32_t stride_ = 0;
 };

@@ -5,9 +5,10 @@
  * Rings
  * -----
  * A QP has a send ring and a receive ring (struct kiw_wq_ring), a CQ has a completion ring
- * (struct kiw_cq_ring). Each is one mapping: the ring header, then `entries` slots of `stride`
- * octets. `entries` is a power of two. Indexes are free-running 32-bit counters; slot = index &
- * (entries - 1). The offset to mmap() and the geometry come back from create_qp and create_cq.
+ * (struct kiw_cq_ring). Each is a header, then `entries` slots of `stride` octets. `entries` is a
+ * power of two. Indexes are free-running 32-bit counters; slot = index & (entries - 1). Where a
+ * ring is and its geometry come back from create_qp and create_cq: small rings of a context share
+ * mappings, large ones have one each. A mapping is there as long as a ring in it.
  *
  * Who writes what, and which store pairs with which load
  * -------------------------------------------------------
@@ -60,7 +61,7 @@
 #include <assert.h>
 #endif
 
-#define KIWARP_ABI_VERSION 1
+#define KIWARP_ABI_VERSION 2
 /* Not an allocated id of the kernel tree: "KIWA". */
 #define KIWARP_DRIVER_ID 0x4b495741
 
@@ -72,12 +73,19 @@ struct kiw_get_context_resp {
 	__u32 reserved;
 };
 
+struct kiw_ring_geometry {
+	__aligned_u64 mmap_offset; /* to mmap() with */
+	__aligned_u64 mmap_size;
+	__aligned_u64 mapping; /* its number: no later one of the context has the same */
+	__u32 offset;          /* of the ring in the mapping, a multiple of KIW_RING_ALIGN */
+	__u32 entries;         /* 0: no such ring */
+	__u32 stride;
+	__u32 reserved;
+};
+
 /* Appended to the create_cq response. */
 struct kiw_create_cq_resp {
-	__aligned_u64 mmap_offset;
-	__aligned_u64 mmap_size;
-	__u32 entries;
-	__u32 stride;
+	struct kiw_ring_geometry ring;
 };
 
 /* Appended to the create_qp request. */
@@ -85,13 +93,6 @@ struct kiw_create_qp_req {
 	__aligned_u64 cookie; /* comes back in each completion, not looked at */
 	__u32 flags;          /* none defined, must be 0 */
 	__u32 reserved;       /* must be 0 */
-};
-
-struct kiw_ring_geometry {
-	__aligned_u64 mmap_offset;
-	__aligned_u64 mmap_size;
-	__u32 entries; /* 0: no such ring */
-	__u32 stride;
 };
 
 /* Appended to the create_qp response. */
@@ -104,8 +105,9 @@ struct kiw_create_qp_resp {
 #define KIW_RING_DRAINING 0x1 /* the kernel will look at prod again before it stops */
 #define KIW_RING_FLUSH    0x2 /* the QP is in error: what is posted needs a doorbell to flush */
 
-/* Octets from the start of a mapping to its first slot. */
+/* Octets from the start of a ring to its first slot. */
 #define KIW_RING_HEADER 128
+#define KIW_RING_ALIGN  128
 
 /* Header of a send, receive or shared receive ring. */
 struct kiw_wq_ring {
@@ -197,9 +199,9 @@ struct kiw_cqe {
 #define KIW_ABI_ASSERT(expression) static_assert(expression, #expression)
 
 KIW_ABI_ASSERT(sizeof(struct kiw_get_context_resp) == 16);
-KIW_ABI_ASSERT(sizeof(struct kiw_create_cq_resp) == 24);
+KIW_ABI_ASSERT(sizeof(struct kiw_create_cq_resp) == 40);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_req) == 16);
-KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_resp) == 48);
+KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_resp) == 80);
 KIW_ABI_ASSERT(sizeof(struct kiw_wq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_cq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_sge) == 16);

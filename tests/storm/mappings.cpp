@@ -290,7 +290,7 @@ void ring_as_region(RawPair &pair, Random &random)
 	const Mapping &ring = random.one_in(2) ? side.sq_ring() : side.cq_ring();
 	MrMade made;
 	const int error = side.device().reg_mr(
-		side.pd(), reinterpret_cast<std::uintptr_t>(ring.data()), ring.ring().size, all_access, made);
+		side.pd(), reinterpret_cast<std::uintptr_t>(ring.data()), ring.octets().size(), all_access, made);
 
 	if (error)
 		return;

@@ -30,7 +30,7 @@ T read_at(std::span<const std::uint8_t> octets, std::size_t place)
 
 Ring ring_of(const kiw_ring_geometry &from)
 {
-	return {from.mmap_offset, from.mmap_size, from.entries, from.stride};
+	return {from.mmap_offset, from.mmap_size, from.offset, from.entries, from.stride};
 }
 
 } // namespace
@@ -131,8 +131,7 @@ int Uverbs::create_cq(std::uint32_t entries, int channel, CqMade &made) const
 	request.comp_channel = channel;
 	const int error = call(IB_USER_VERBS_CMD_CREATE_CQ, bytes_of(request), {}, answer);
 	const auto own = read_at<kiw_create_cq_resp>(answer, sizeof(ib_uverbs_create_cq_resp));
-	made = {read_at<ib_uverbs_create_cq_resp>(answer, 0).cq_handle,
-		{own.mmap_offset, own.mmap_size, own.entries, own.stride}};
+	made = {read_at<ib_uverbs_create_cq_resp>(answer, 0).cq_handle, ring_of(own.ring)};
 	return error;
 }
 
@@ -251,13 +250,13 @@ Mapping::Mapping(int fd, const Ring &ring) : ring_(ring)
 
 	if (memory == MAP_FAILED)
 		vt::fail("mmap of a ring", errno);
-	data_ = static_cast<std::uint8_t *>(memory);
+	data_ = static_cast<std::uint8_t *>(memory) + ring.place;
 }
 
 Mapping::~Mapping()
 {
 	if (data_)
-		munmap(data_, ring_.size);
+		munmap(data_ - ring_.place, ring_.size);
 }
 
 Mapping::Mapping(Mapping &&other) noexcept : data_(std::exchange(other.data_, nullptr)), ring_(other.ring_) {}

@@ -17,9 +17,11 @@
 
 namespace storm {
 
+/// Offset and size are those of the mapping, place is that of the ring in it.
 struct Ring {
 	std::uint64_t offset = 0;
 	std::uint64_t size = 0;
+	std::uint32_t place = 0;
 	std::uint32_t entries = 0;
 	std::uint32_t stride = 0;
 };
@@ -110,7 +112,10 @@ public:
 	Mapping &operator=(Mapping &&other) noexcept;
 
 	std::uint8_t *data() const { return data_; }
-	std::span<std::uint8_t> octets() const { return {data_, ring_.size}; }
+	std::span<std::uint8_t> octets() const
+	{
+		return {data_, KIW_RING_HEADER + static_cast<std::size_t>(ring_.entries) * ring_.stride};
+	}
 	const Ring &ring() const { return ring_; }
 	std::uint32_t *words() const { return reinterpret_cast<std::uint32_t *>(data_); }
 	std::uint8_t *slot(std::uint32_t index) const

@@ -6,7 +6,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <random>
 #include <rdma/ib_user_verbs.h>
@@ -16,7 +15,9 @@
 #include <unistd.h>
 
 #include "connection.hpp"
+#include "cq.hpp"
 #include "kiwarp-abi.h"
+#include "qp.hpp"
 
 namespace vt {
 
@@ -122,21 +123,28 @@ struct Range {
 	std::size_t size;
 };
 
-/// The rings that this process has mapped.
-std::vector<Range> mapped_rings()
+Range range_of(void *first_slot, std::uint32_t entries, std::size_t stride)
+{
+	return {static_cast<std::uint8_t *>(first_slot) - KIW_RING_HEADER, KIW_RING_HEADER + entries * stride};
+}
+
+/// All rings of both sides, as the provider has them.
+std::vector<Range> rings_of(Pair &pair)
 {
 	std::vector<Range> rings;
-	std::ifstream maps("/proc/self/maps");
-	std::string line;
 
-	while (std::getline(maps, line)) {
-		if (line.find("uverbs") == std::string::npos || line.find(" rw-s ") == std::string::npos)
-			continue;
-		char *end = nullptr;
-		const auto from = std::strtoull(line.c_str(), &end, 16);
-		const auto to = std::strtoull(end + 1, nullptr, 16);
-		rings.push_back(
-			{reinterpret_cast<std::uint8_t *>(from), to - from}); // NOLINT(performance-no-int-to-ptr)
+	for (const Side *side : {&pair.a(), &pair.b()}) {
+		for (kiw::WorkQueue *queue : {&kiw::Qp::from(side->qp()).sq, &kiw::Qp::from(side->qp()).rq}) {
+			const kiw::WorkRing &ring = queue->ring;
+
+			rings.push_back(
+				range_of(ring.slot(0), ring.entries(), std::size_t(ring.slot(1) - ring.slot(0))));
+		}
+		for (ibv_cq *cq : {side->send_cq(), side->recv_cq()}) {
+			const kiw::CompletionRing &ring = kiw::Cq::from(cq).ring;
+
+			rings.push_back(range_of(&ring.slot(0), ring.entries(), sizeof(kiw_cqe)));
+		}
 	}
 	return rings;
 }
@@ -167,11 +175,9 @@ private:
 	/// Whatever comes; mode says what is likelier.
 	void scribble(Pair &pair, int mode)
 	{
-		const std::vector<Range> rings = mapped_rings();
+		const std::vector<Range> rings = rings_of(pair);
 		std::atomic<bool> stop = false;
 
-		if (rings.empty())
-			_exit(4);
 		// Mode 3: requests change while the kernel looks at them.
 		std::thread second([&, seed = random_()] {
 			std::mt19937 random(static_cast<std::uint32_t>(seed));

@@ -56,16 +56,18 @@ std::uint32_t FakeCompletionRing::notify()
 
 FakeKernel::FakeKernel()
 {
-	context_.cmd_fd = memfd_create("fake uverbs", MFD_CLOEXEC);
-	pd_.context = &context_;
+	context()->abi_compat = __VERBS_ABI_IS_EXTENDED;
+	context()->cmd_fd = memfd_create("fake uverbs", MFD_CLOEXEC);
+	context_.base.sz = sizeof(context_.base);
+	pd_.context = context();
 	instance = this;
 }
 
 FakeKernel::~FakeKernel()
 {
-	for (const auto &[address, size] : mapped_)
-		munmap(address, size);
-	close(context_.cmd_fd);
+	for (const Arena &arena : arenas_)
+		munmap(arena.memory, arena.size);
+	close(fd());
 	instance = nullptr;
 }
 
@@ -78,18 +80,33 @@ void FakeKernel::complete(const ibv_cq *ibv, const ibv_qp *ibv_qp, kiw_cqe cqe)
 
 std::byte *FakeKernel::ring(kiw_ring_geometry &geometry, std::uint32_t entries, std::uint32_t stride)
 {
-	const std::uint64_t size = (KIW_RING_HEADER + std::uint64_t{entries} * stride + 4095) / 4096 * 4096;
+	const std::uint64_t octets = (KIW_RING_HEADER + std::uint64_t{entries} * stride + KIW_RING_ALIGN - 1) /
+				     KIW_RING_ALIGN * KIW_RING_ALIGN;
 
-	geometry = {.mmap_offset = end_, .mmap_size = size, .entries = entries, .stride = stride};
-	end_ += size;
-	if (ftruncate(fd(), static_cast<off_t>(end_)))
+	if (arenas_.empty() || arenas_.back().used + octets > arenas_.back().size)
+		add_arena((octets + arena_octets - 1) / arena_octets * arena_octets);
+	Arena &arena = arenas_.back();
+	geometry = {.mmap_offset = arena.offset,
+		.mmap_size = arena.size,
+		.mapping = arenas_.size(),
+		.offset = static_cast<std::uint32_t>(arena.used),
+		.entries = entries,
+		.stride = stride,
+		.reserved = 0};
+	arena.used += octets;
+	return arena.memory + geometry.offset;
+}
+
+void FakeKernel::add_arena(std::uint64_t size)
+{
+	const std::uint64_t offset = arenas_.empty() ? 0 : arenas_.back().offset + arenas_.back().size;
+
+	if (ftruncate(fd(), static_cast<off_t>(offset + size)))
 		std::abort();
-	void *memory =
-		mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd(), static_cast<off_t>(geometry.mmap_offset));
+	void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd(), static_cast<off_t>(offset));
 	if (memory == MAP_FAILED)
 		std::abort();
-	mapped_.emplace_back(memory, size);
-	return static_cast<std::byte *>(memory);
+	arenas_.push_back({static_cast<std::byte *>(memory), offset, size, 0});
 }
 
 namespace {
@@ -159,7 +176,7 @@ int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ib
 	kiw_ring_geometry told = ring.geometry;
 	if (kernel.distort)
 		kernel.distort(told);
-	own = {told.mmap_offset, told.mmap_size, told.entries, told.stride};
+	own = {told};
 	return 0;
 }
 

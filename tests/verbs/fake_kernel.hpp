@@ -12,6 +12,7 @@
 #include <map>
 #include <vector>
 
+#include "context.hpp"
 #include "kiwarp-abi.h"
 
 /// The kernel's side of a send or receive ring.
@@ -70,7 +71,7 @@ public:
 	FakeKernel(const FakeKernel &) = delete;
 	FakeKernel &operator=(const FakeKernel &) = delete;
 
-	ibv_context *context() { return &context_; }
+	ibv_context *context() { return &context_.base.context; }
 	ibv_pd *pd() { return &pd_; }
 	FakeQp &qp(const ibv_qp *qp) { return qps.at(qp->handle); }
 	FakeCompletionRing &cq(const ibv_cq *cq) { return cqs.at(cq->handle); }
@@ -97,12 +98,21 @@ public:
 	// For the fake command functions.
 	std::byte *ring(kiw_ring_geometry &geometry, std::uint32_t entries, std::uint32_t stride);
 	std::uint32_t new_handle() { return ++last_handle_; }
-	int fd() const { return context_.cmd_fd; }
+	int fd() const { return context_.base.context.cmd_fd; }
 
 private:
-	ibv_context context_{};
+	// Memory with rings in it, as large as this or as one ring needs
+	static constexpr std::uint64_t arena_octets = 65536;
+	struct Arena {
+		std::byte *memory;
+		std::uint64_t offset;
+		std::uint64_t size;
+		std::uint64_t used;
+	};
+	void add_arena(std::uint64_t size);
+
+	kiw::Context context_{};
 	ibv_pd pd_{};
-	std::uint64_t end_ = 0;
 	std::uint32_t last_handle_ = 100;
-	std::vector<std::pair<void *, std::size_t>> mapped_;
+	std::vector<Arena> arenas_;
 };

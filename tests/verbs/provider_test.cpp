@@ -35,7 +35,8 @@ protected:
 		kernel.refuse_destroy = 0;
 		if (qp)
 			kiw::destroy_qp(qp);
-		kiw::destroy_cq(cq);
+		if (cq)
+			kiw::destroy_cq(cq);
 	}
 
 	ibv_qp *new_qp(ibv_cq *recv_cq = nullptr, int signal_all = 0)
@@ -482,14 +483,17 @@ TEST_F(Provider, ArmingForTheNextIsNotWeakened)
 
 TEST_F(Provider, ImpossibleGeometryIsRefusedAndUndone)
 {
-	const std::array<std::function<void(kiw_ring_geometry &)>, 7> distortions{
+	const std::array<std::function<void(kiw_ring_geometry &)>, 10> distortions{
 		[](kiw_ring_geometry &g) { g.entries = 0; },
 		[](kiw_ring_geometry &g) { g.entries += 1; },
 		[](kiw_ring_geometry &g) { g.entries /= 2; },
 		[](kiw_ring_geometry &g) { g.stride -= 8; },
 		[](kiw_ring_geometry &g) { g.stride += 1; },
-		[](kiw_ring_geometry &g) { g.mmap_size = std::uint64_t{g.entries} * g.stride; },
-		[](kiw_ring_geometry &g) { g.mmap_offset += 1; },
+		[](kiw_ring_geometry &g) { g.mmap_size = g.offset + std::uint64_t{g.entries} * g.stride; },
+		[](kiw_ring_geometry &g) { g.mmap_size += 4096; }, // of a mapping that is known
+		[](kiw_ring_geometry &g) { g.mapping += 100, g.mmap_offset += 1; },
+		[](kiw_ring_geometry &g) { g.offset += 8; },
+		[](kiw_ring_geometry &g) { g.offset = std::uint32_t(g.mmap_size); },
 	};
 	ibv_qp_init_attr attr{};
 	attr.send_cq = attr.recv_cq = cq;
@@ -518,16 +522,59 @@ TEST_F(Provider, ErrnoOfTheKernelComesThrough)
 	EXPECT_EQ(kiw::destroy_cq(cq), EBUSY);
 }
 
+/// Whether the page of an address is mapped
+bool is_mapped(const void *address)
+{
+	const auto page = reinterpret_cast<std::uintptr_t>(address) & ~std::uintptr_t{4095};
+
+	return msync(reinterpret_cast<void *>(page), 4096, MS_ASYNC) == 0; // NOLINT(performance-no-int-to-ptr)
+}
+
 TEST_F(Provider, ChildrenDoNotGetTheRings)
 {
-	void *ring = kiw::Qp::from(qp).sq.ring.slot(0) - KIW_RING_HEADER;
+	const void *ring = kiw::Qp::from(qp).sq.ring.slot(0);
 	const pid_t child = fork();
 	if (child == 0)
-		_exit(msync(ring, 4096, MS_ASYNC) && errno == ENOMEM ? 0 : 1);
+		_exit(is_mapped(ring) ? 1 : 0);
 	int status = -1;
 	waitpid(child, &status, 0);
 	EXPECT_EQ(status, 0);
-	EXPECT_EQ(msync(ring, 4096, MS_ASYNC), 0);
+	EXPECT_TRUE(is_mapped(ring));
+}
+
+TEST_F(Provider, RingsShareAMappingAsLongAsThereIsOne)
+{
+	// The fake kernel puts these into the mapping of the first ones, and further ones into others.
+	ibv_qp *const neighbour = new_qp();
+	ASSERT_NE(neighbour, nullptr);
+	ASSERT_EQ(kernel.qp(neighbour).sq.geometry.mapping, sq().geometry.mapping);
+	const auto *const slot = kiw::Qp::from(qp).sq.ring.slot(0);
+	EXPECT_EQ(kiw::Qp::from(neighbour).sq.ring.slot(0) - slot,
+		std::ptrdiff_t{kernel.qp(neighbour).sq.geometry.offset} - std::ptrdiff_t{sq().geometry.offset});
+	std::vector<ibv_qp *> others;
+	do {
+		others.push_back(new_qp());
+		ASSERT_NE(others.back(), nullptr);
+	} while (kernel.qp(others.back()).rq.geometry.mapping == sq().geometry.mapping);
+
+	EXPECT_EQ(kiw::destroy_qp(neighbour), 0);
+	EXPECT_TRUE(is_mapped(slot));
+	EXPECT_EQ(post(send_wr(5)), 0);
+	EXPECT_EQ(sq().entry<kiw_wqe>(0).wr_id, 5);
+
+	const auto *const alone = kiw::Qp::from(others.back()).rq.ring.slot(0);
+	EXPECT_TRUE(is_mapped(alone));
+	EXPECT_EQ(kiw::destroy_qp(others.back()), 0);
+	EXPECT_FALSE(is_mapped(alone));
+	others.pop_back();
+	for (ibv_qp *other : others)
+		EXPECT_EQ(kiw::destroy_qp(other), 0);
+	EXPECT_EQ(kiw::destroy_qp(qp), 0);
+	qp = nullptr;
+	EXPECT_TRUE(is_mapped(slot)); // by the CQ
+	EXPECT_EQ(kiw::destroy_cq(cq), 0);
+	EXPECT_FALSE(is_mapped(slot));
+	cq = nullptr;
 }
 
 // The kernel's half of the handshake in kiwarp-abi.h, with several threads posting, one polling, and

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Memory that the kernel has rings in. Several rings may share a mapping, which is there as long as one of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kiwarp-abi.h"
+#include "lock.hpp"
+
+namespace kiw {
+
+class Mappings;
+
+/// One mapping, owned by its rings. A child process doesn't get it: two producers would ruin a ring.
+class Mapping {
+public:
+	std::byte *base() const { return base_; }
+	/// For each ring that acquired it; the last one unmaps.
+	void release();
+
+private:
+	friend class Mappings;
+
+	/// Returns 0 or an errno value.
+	int map(int fd, const kiw_ring_geometry &geometry);
+	void unmap();
+
+	Mappings *owner_ = nullptr;
+	Mapping *next_ = nullptr;
+	std::uint64_t number_ = 0;
+	std::size_t users_ = 0;
+	std::byte *base_ = nullptr;
+	std::size_t size_ = 0;
+};
+
+/// All mappings of a context. May be called from any thread.
+class Mappings {
+public:
+	/// Finds or makes the mapping that a ring lies in. The kernel has the ring already, and not given it up.
+	/// Returns 0, an errno value, or EPROTO if a known mapping is now said to be of another size.
+	int acquire(int fd, const kiw_ring_geometry &geometry, Mapping *&mapping);
+
+private:
+	friend class Mapping;
+
+	Lock lock_;
+	Mapping *first_ = nullptr;
+};
+
+} // namespace kiw
