@@ -133,6 +133,9 @@ public:
 					<< i;
 			}
 		}
+		// A Write is done before it is placed. What answers this has placed all of them, and the region may go.
+		ASSERT_EQ(self_.read({local_.sge(0, 1)}, {.remote = remote_.address(), .rkey = remote_.rkey()}), 0);
+		EXPECT_WC(self_.sent(), 0, IBV_WC_SUCCESS);
 	}
 
 private:
