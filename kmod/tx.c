@@ -26,9 +26,10 @@
 
 /*
  * What no stream is using: it has a fragment and an array of pieces only while it sends, so that
- * idle ones cost neither. BH off.
+ * idle ones cost neither. BH off. The second is for softirqs: one of a local peer runs in the
+ * middle of a process that sends.
  */
-static DEFINE_PER_CPU(struct kiw_spare, spares);
+static DEFINE_PER_CPU(struct kiw_spare [2], spares);
 
 int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge)
 {
@@ -737,7 +738,7 @@ static void spare_exchange(struct kiw_tx *tx)
 	struct kiw_spare *spare;
 
 	local_bh_disable();
-	spare = this_cpu_ptr(&spares);
+	spare = this_cpu_ptr(&spares[!!in_serving_softirq()]);
 	swap(tx->mem.frag, spare->frag);
 	if (!tx->pieces)
 		swap(tx->mem.piece, spare->piece);
@@ -766,6 +767,8 @@ void kiw_tx_exit(void)
 {
 	int cpu;
 
-	for_each_possible_cpu(cpu)
-		spare_drop(per_cpu_ptr(&spares, cpu));
+	for_each_possible_cpu(cpu) {
+		spare_drop(per_cpu_ptr(&spares[0], cpu));
+		spare_drop(per_cpu_ptr(&spares[1], cpu));
+	}
 }

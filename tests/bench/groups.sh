@@ -52,6 +52,19 @@ rounds() {
 	done
 }
 
+# crc_rounds CRCS KINDS STREAMS: all repetitions of these kinds of ours and siw with each CRC, and of those of TCP
+crc_rounds() {
+	local rep
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for crc in $1; do
+			set_crc "$crc"
+			for kind in $2; do turns ours siw; done
+		done
+		set_crc off
+		for kind in $3; do stream_turns "$kind" tcp; done
+	done
+}
+
 group_bandwidth() {
 	local rep sizes="65536 1048576" kinds="write send read"
 	the_group bandwidth bandwidth
@@ -77,18 +90,12 @@ group_bandwidth() {
 }
 
 group_latency() {
-	local rep kinds="write send read send_events" crcs="off on"
+	local crcs="off on"
 	the_group latency latency
 	octets=64
 	[ "$SCOPE" = full ] || crcs=off
 	echo "latency"
-	for ((rep = 0; rep <= REPETITIONS; rep++)); do
-		for crc in $crcs; do
-			set_crc "$crc"
-			for kind in $kinds; do turns ours siw; done
-		done
-		for kind in stream stream_events; do stream_turns $kind tcp; done
-	done
+	crc_rounds "$crcs" "write send read send_events" "stream stream_events"
 }
 
 group_rate() {
@@ -107,18 +114,11 @@ group_connections() {
 
 # Sends and Reads sleep until there is a completion, as the sockets do; perftest's Writes can't.
 group_cpu() {
-	local rep kinds="write send_events read_events"
+	local kinds="write send_events read_events"
 	the_group cpu cpu
 	[ "$SCOPE" = full ] || kinds="write send_events"
 	echo "cpu"
-	for ((rep = 0; rep <= REPETITIONS; rep++)); do
-		for crc in off on; do
-			set_crc $crc
-			for kind in $kinds; do turns ours siw; done
-		done
-		set_crc off
-		stream_turns stream tcp
-	done
+	crc_rounds "off on" "$kinds" stream
 }
 
 # There is nothing to warm up, and figures hardly differ: three repetitions do. The cell says how many were asked for.

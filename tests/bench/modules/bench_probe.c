@@ -30,6 +30,11 @@
 
 #define MESSAGE_MAX (1 << 20)
 #define PATIENCE (60 * HZ)
+/*
+ * Octets, doubled by the kernel. TCP's own choice begins with room for one segment of the greatest
+ * MTU, each of which is then acknowledged by a timer.
+ */
+#define RECEIVE_BUFFER (2 << 20)
 
 struct answer {
 	char text[64];
@@ -148,6 +153,7 @@ static int listen_and_receive(u16 port)
 	if (ret)
 		return ret;
 	sock_set_reuseaddr(listener->sk);
+	sock_set_rcvbuf(listener->sk, RECEIVE_BUFFER);
 	ret = kernel_bind(listener, (void *)&here, sizeof(here));
 	if (!ret)
 		ret = kernel_listen(listener, 1);
