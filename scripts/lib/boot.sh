@@ -6,7 +6,7 @@
 boot_uml() {
 	local binds=("$KERNEL:/kernel:ro" "$DEST:/dest:ro" "$TOP:/src:ro" "$RUN/out:/out" "$RUN/ctl:/ctl")
 	[ -z "$SIW" ] || binds+=("$SIW:/siw:ro")
-	enter_tree "$TREE" "${binds[@]}" -- /kernel/linux "mem=$MEMORY" ncpus=2 seccomp=on uml_dir=/tmp/ \
+	enter_tree "$TREE" "${binds[@]}" -- /kernel/linux "mem=$MEMORY" ncpus=2 seccomp=on uml_dir=/tmp/ ${KIWARP_BENCH:+pin} \
 		root=/dev/root rootfstype=hostfs rootflags=/ ro init=/src/scripts/guest-init/uml \
 		noreboot con=null con0=null,fd:1 ssl=null ssl0=null,fd:3 ssl1=null,fd:4 loglevel=5 panic=-1 \
 		</dev/null 3>"$RUN/stdout" 4>"$RUN/stderr" >"$RUN/console.txt" 2>&1
