@@ -111,7 +111,25 @@ for cell in '1, cpus: 2, value: 100' '8, cpus: 2, value: 120' '8, cpus: 1, value
 report
 is each_curve_has_its_own_peak "$(rows 'our own peak' met)" 'true true true'
 
-# Every group has all of its outputs, and gnuplot can read them.
+samples counters
+for counter in '"octets copied", 65756, 65758, 133036' '"wake-ups", 0, -0.0002, 0.47'; do
+	IFS=, read -r name first second siw <<<"$counter"
+	runs ours "{counter: $name}" "$first" "$second"
+	runs siw "{counter: $name}" "$siw" "$siw"
+done
+for who in ours siw; do runs $who '{octets: 64, counter: "locks"}' 2; done
+add siw 1 '{kind: "read", failed: "client: status 1"}'
+report
+is counters_have_rows_of_their_own "$(rows siw 'ours, .peer, .repetitions')" \
+	'2 2 1 65757 133036 2 -0.0001 0.47 2 null null 0'
+t counters_are_for_messages_and_for_octets grep -qx '| 64 KB write, octets copied | off | 65757 | 133036 | 1003372 | 2029968 |' \
+	"$WORK/counters.md"
+t counters_are_never_minus_zero grep -qx '| 64 KB write, wake-ups | off | 0.00 | 0.47 | 0.00 | 7.17 |' "$WORK/counters.md"
+t counters_of_small_messages_stay_as_they_are grep -qx '| 64 B write, locks | off | 2.00 | 2.00 | - | - |' "$WORK/counters.md"
+t counters_that_failed_say_so grep -qx '| 64 KB read | off | - | failed: client: status 1 | - | - |' "$WORK/counters.md"
+is counters_have_no_plot "$(ls "$WORK"/counters.gp 2>/dev/null)" ''
+
+# Every group with a plot has all of its outputs, and gnuplot can read them.
 for group in bandwidth latency rate connections cpu memory sizes qps; do
 	samples $group
 	runs ours '{}' 1 2 3
@@ -154,6 +172,15 @@ reads probe_bandwidth 2000.000 probe_figure "$WORK/probe"
 reads probe_without_an_answer - probe_figure "$WORK/probe"
 reads processor_time_of_a_gigabyte 0.500 per_gigabyte 1000000 2000000000
 reads processor_time_that_ran_backwards - per_gigabyte -5 2000000000
+# 10 messages, and what both runs take besides
+printf '%s\n' 'copies: 100' 'context switches: 7' >"$WORK/before"
+printf '%s\n' 'copies: 130' 'context switches: 9' >"$WORK/between"
+printf '%s\n' 'copies: 185' 'context switches: 11' >"$WORK/after"
+is counts_of_a_message "$(per_message 10 "$WORK"/{before,between,after} | paste -sd';')" 'copies: 2.500;context switches: 0.000'
+printf '%s\n' '    calls syscall' '--------- -------' '     4096 write' '       12 totals' '--------- -------' '     4108 total' >"$WORK/trace"
+reads system_calls 4108 calls_of_trace "$WORK/trace"
+: >"$WORK/trace"
+reads system_calls_of_nothing - calls_of_trace "$WORK/trace"
 printf '%s kB\n' 'MemTotal: 1000' 'MemFree: 600' 'MemAvailable: 700' 'Buffers: 1' 'Cached: 100' 'SwapCached: 0' 'AnonPages: 50' \
 	'Slab: 60' >"$WORK/meminfo"
 is memory_that_is_the_kernels "$(kernel_memory "$WORK/meminfo")" 249

@@ -10,6 +10,8 @@ declare -A LEFT_DEV=([ours]=kiw0 [siw]=siw0 [rxe]=rxe0) RIGHT_DEV=([ours]=kiw1 [
 declare -A ADDRESS=([ours]=10.77.0.2 [siw]=10.78.0.2 [rxe]=10.80.0.2 [tcp]=10.77.0.2 [zerocopy]=10.77.0.2 [probe]=10.77.0.2)
 declare -A CRC_SWITCH=([ours]=/sys/module/kiwarp/parameters/crc [siw]=/sys/module/siw/parameters/mpa_crc_required)
 declare -A absent=()	# why a contender can't run here at all
+FAST_CRC=(crc32c=bench_crc32c skb_crc32c=bench_skb_crc32c)
+tracer=()	# what the client is started by
 TOOLS=/usr/lib/kiwarp/tests
 MODULES=/usr/lib/kiwarp/guest
 IPERF3_MOST=1048576
@@ -40,10 +42,27 @@ system_call() {
 	awk -v us=$((${EPOCHREALTIME/./} - start)) -v n=$n 'BEGIN { printf "%.2f", us / (2 * n) }'
 }
 
-# fast_crc: gives both drivers the same fast CRC function where the kernel has none of its own, see bench_crc.c: their modules
-# are loaded once more, with the names of the functions that they import changed.
+# load_drivers OLD=NEW...: loads the modules of both drivers, or of the one that is loaded, once more, with the names of the
+# functions that they import changed. What was loaded stays in $WORK.
+load_drivers() {
+	local module file names=("${@/#/--redefine-sym=}")
+	for module in kiwarp siw; do
+		[ ! -e /sys/module/$module ] || rmmod $module || return
+	done
+	# Without a parameter that matters: what its switches are is set for every cell.
+	for module in "$(modinfo -n kiwarp)" /siw/siw_crc.ko; do
+		[ -e "$module" ] || continue
+		file=$WORK/${module##*/}
+		objcopy "${names[@]}" "$module" "$file" && insmod "$file" || return
+	done
+	rlink left kiw0 kiwarp veth0 && rlink right kiw1 kiwarp veth1 || return
+	[ ! -e /sys/module/siw ] || { rlink left siw0 siw veth2 && rlink right siw1 siw veth3; }
+}
+rlink() { ip netns exec "$1" rdma link add "$2" type "$3" netdev "$4"; }
+
+# fast_crc: gives both drivers the same fast CRC function where the kernel has none of its own, see bench_crc.c
 fast_crc() {
-	local module file
+	local driver
 	if [ ! -e "$MODULES/bench_crc.ko" ]; then
 		echo "crc=the kernel's own" >>/out/about
 		return
@@ -52,22 +71,12 @@ fast_crc() {
 		echo "crc=the table of User-Mode Linux, far slower than a real kernel's: this processor has no instruction for it" >>/out/about
 		return
 	fi
-	rmmod kiwarp siw || return
-	# Without a parameter that matters: what its switches are is set for every cell.
-	for module in "$(modinfo -n kiwarp)" /siw/siw_crc.ko; do
-		file=$WORK/${module##*/}
-		objcopy --redefine-sym crc32c=bench_crc32c --redefine-sym skb_crc32c=bench_skb_crc32c "$module" "$file" || return
-		insmod "$file" || return
-		echo "crc_of_$(basename "$module" .ko)=$(nm -u "$file" | awk '/crc32c/ { printf "%s%s", n++ ? ", " : "", $2 }')" >>/out/about
-		rm "$file"
+	load_drivers "${FAST_CRC[@]}" || return
+	for driver in kiwarp siw_crc; do
+		echo "crc_of_$driver=$(nm -u "$WORK/$driver.ko" | awk '/crc32c/ { printf "%s%s", n++ ? ", " : "", $2 }')" >>/out/about
 	done
 	echo "crc=the same function in both drivers, by the processor's instruction (tests/bench/modules/bench_crc.c)" >>/out/about
-	rlink left kiw0 kiwarp veth0
-	rlink right kiw1 kiwarp veth1
-	rlink left siw0 siw veth2
-	rlink right siw1 siw veth3
 }
-rlink() { ip netns exec "$1" rdma link add "$2" type "$3" netdev "$4"; }
 
 # add_rxe: a pair of links for Soft-RoCE, like those of the others
 add_rxe() {
@@ -108,7 +117,7 @@ both() {
 	ip netns exec right timeout -k 2 "$LIMIT" "${pin[@]}" "${server[@]}" >"$WORK/server" 2>&1 &
 	pid=$!
 	PORT=$port until_true settled "$pid" || :
-	ip netns exec left timeout -k 2 "$LIMIT" "${pin[@]}" "$@" >"$WORK/client" 2>&1 || status=$?
+	ip netns exec left timeout -k 2 "$LIMIT" "${pin[@]}" "${tracer[@]}" "$@" >"$WORK/client" 2>&1 || status=$?
 	[ $status = 0 ] || kill "$pid" 2>/dev/null
 	wait "$pid" || server_status=$?
 	port=$((port + 1))

@@ -9,6 +9,7 @@ first_iterations() {
 	bandwidth | cpu) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
 	connections) echo 50 ;;
 	rate) echo 3200 ;;
+	counters) echo 4096 ;;
 	*) echo 500 ;;
 	esac
 }
@@ -154,4 +155,30 @@ group_qps() {
 			for qps in $numbers; do turns ours siw; done
 		done
 	done
+}
+
+# Counts hardly vary: two repetitions show it, and nothing has to warm up.
+group_counters() {
+	local rep who repetitions=2
+	[ "$SCOPE" = full ] || repetitions=1
+	the_group counters counters
+	echo "counters"
+	if ! can_count; then
+		for who in ours siw; do sample who=$who rep=1 absent="this guest has no module to count with"; done
+		return
+	fi
+	load_counted || exit 1
+	for ((rep = 1; rep <= repetitions; rep++)); do
+		for crc in off on; do
+			set_crc $crc
+			octets=64
+			for kind in write send_events; do turns ours siw; done
+			octets=65536
+			for kind in write send read; do turns ours siw; done
+			octets=8 kind=write
+			turns ours siw
+		done
+	done
+	# What counts takes its time, too.
+	load_drivers "${FAST_CRC[@]}" || exit 1
 }

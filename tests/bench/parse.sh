@@ -41,6 +41,23 @@ probe_figure() {
 # per_gigabyte MICROSECONDS OCTETS: seconds of processor time for 10^9 octets; both are differences of two runs
 per_gigabyte() { figure "$(awk -v us="$1" -v o="$2" 'BEGIN { if (o > 0) printf "%.6f", us * 1000 / o }')" 1 0.0001 10000 1; }
 
+# per_message MESSAGES BEFORE BETWEEN AFTER: of what was counted before, between and after two runs, in lines "NAME: NUMBER",
+# what the second run took more than the first for each message, in lines "NAME: VALUE"
+per_message() {
+	awk -F ': ' -v messages="$1" 'FNR == 1 { file++ } { n[file, $1] = $2 } file == 3 {
+		value = sprintf("%.3f", (n[3, $1] - 2 * n[2, $1] + n[1, $1]) / messages)
+		sub(/^-0\.000$/, "0.000", value)
+		print $1 ": " value
+	}' "${@:2}"
+}
+
+# calls_of_trace FILE: how many system calls there are in the summary of strace -c
+calls_of_trace() {
+	value=$(sed -n 's/^ *\([0-9]*\) total$/\1/p' "$1")
+	[ -n "$value" ] || reason="no summary of system calls"
+	[ -n "$value" ]
+}
+
 # kernel_memory FILE: kilobytes of /proc/meminfo that neither processes nor files have. What a driver has lent a process
 # by mapping it is the kernel's.
 kernel_memory() {

@@ -6,6 +6,7 @@
 #include "rivals.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -27,6 +28,9 @@ std::string format(const char *pattern, double value)
 
 std::string figure(double value)
 {
+	// Never "-0.00"
+	if (std::abs(value) < 0.005)
+		value = 0;
 	return format(value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
 }
 
@@ -115,6 +119,34 @@ std::string table(const Results &results, const std::string &name)
 	return out.str();
 }
 
+/// Counts have no targets, and no ratio where one is 0. A run that failed has a row of its own, without a counter.
+std::string table_of_counters(const Results &results)
+{
+	std::ostringstream out;
+	const auto per_message = [](const Runs &runs) {
+		return runs.problem == "not run" ? "-" : value_cell(runs);
+	};
+	const auto per_megabyte = [](const Runs &runs, int octets) {
+		// Of small messages it would be the noise, multiplied.
+		const auto s = octets < 65536 ? std::nullopt : spread(runs);
+
+		return s ? figure(s->median * 1e6 / octets) : "-";
+	};
+
+	out << "### Counts: for each message, and for 10^6 octets of messages\n\n"
+	    << "| | CRC | kiwarp | siw | kiwarp, 10^6 octets | siw, 10^6 octets |\n|---|---|---:|---:|---:|---:|\n";
+	for (const auto &[cell, contenders] : results) {
+		if (cell.group != "counters")
+			continue;
+		const auto &ours = find(results, cell, "ours"), &siw = find(results, cell, "siw");
+
+		out << "| " << short_name(cell) << " | " << cell.crc << " | " << per_message(ours) << " | "
+		    << per_message(siw) << " | " << per_megabyte(ours, cell.octets) << " | "
+		    << per_megabyte(siw, cell.octets) << " |\n";
+	}
+	return out.str();
+}
+
 /// How many targets are met, and which are not
 std::string verdict(const Results &results)
 {
@@ -166,10 +198,12 @@ void report(const fs::path &folder)
 			rows.push_back(row(cell, find(results, cell, "ours"), rival, about));
 	}
 	for (const auto &group : groups) {
-		const auto text = table(results, group);
+		const bool counters = group == "counters";
+		const auto text = counters ? table_of_counters(results) : table(results, group);
 
 		std::ofstream(folder / (group + ".md")) << text;
-		write_plot(folder, results, group);
+		if (!counters)
+			write_plot(folder, results, group);
 		std::cout << text << '\n';
 	}
 	const auto targets = verdict(results);

@@ -8,6 +8,7 @@
 . /src/tests/lib.sh
 . /src/tests/bench/parse.sh
 . /src/tests/bench/contenders.sh
+. /src/tests/bench/counters.sh
 . /src/tests/bench/groups.sh
 SCOPE=$1 REPETITIONS=$2 TENTHS=$3
 shift 3
@@ -31,7 +32,7 @@ sample() {
 
 # turn REPETITION WHO: one run of one contender in the cell that the variables name
 turn() {
-	local rep=$1 who=$2 key n value='' pace='' reason='' note='' line=''
+	local rep=$1 who=$2 key n value='' pace='' reason='' note='' line='' counter per_message
 	key="$who $kind $octets $mtu $crc $qps $cpus"
 	[ -z "${broken[$key]:-}" ] || return 0
 	if [ -n "${absent[$who]:-}" ]; then
@@ -52,6 +53,10 @@ turn() {
 	if [ "$rep" = 0 ]; then
 		count[$key]=$(next_iterations "${pace:-$value}")
 		printf '  %-34s about %s\n' "$key" "$value"
+	elif [ "$method" = counters ]; then
+		while IFS=: read -r counter value; do
+			sample who="$who" rep="$rep" counter="$counter" value="${value# }" iterations="$n"
+		done <<<"$per_message"
 	else
 		sample who="$who" rep="$rep" value="$value" iterations="$n" ${note:+note="$note"}
 	fi

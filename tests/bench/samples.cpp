@@ -21,6 +21,7 @@ constexpr std::array groups{
 	Group{"memory", "Kernel memory of one end of an idle connection", "KB", false},
 	Group{"sizes", "Bandwidth by message size", "MB/s", true},
 	Group{"qps", "Bandwidth by number of queue pairs", "MB/s", true},
+	Group{"counters", "Counts", "for each message", false},
 };
 
 constexpr std::array<std::string_view, 6> kinds{"write", "send", "read", "write_events", "send_events", "read_events"};
@@ -39,8 +40,8 @@ auto group_rank(const std::string &name)
 
 auto order(const Cell &c)
 {
-	return std::tuple(
-		group_rank(c.group), c.crc == "on", -c.cpus, c.mtu, c.qps, c.octets, rank(kinds, c.kind), c.kind);
+	return std::tuple(group_rank(c.group), c.crc == "on", -c.cpus, c.mtu, c.qps, c.octets, rank(kinds, c.kind),
+		c.kind, c.counter);
 }
 
 } // namespace
@@ -124,7 +125,7 @@ Results sort_out(const Json &samples)
 
 	for (const auto &s : samples) {
 		const Cell cell{s.at("group"), s.at("kind"), s.at("octets"), s.at("mtu"), s.at("crc"), s.at("qps"),
-			s.at("cpus")};
+			s.at("cpus"), s.value("counter", "")};
 		auto &runs = results[cell][s.at("who")];
 
 		if (s.contains("note"))
@@ -175,6 +176,8 @@ std::string short_name(const Cell &c)
 	if (c.group == "qps")
 		name += ", " + std::to_string(c.qps) + (c.qps == 1 ? " QP, " : " QPs, ") + std::to_string(c.cpus) +
 			(c.cpus == 1 ? " CPU" : " CPUs");
+	if (!c.counter.empty())
+		name += ", " + c.counter;
 	return name;
 }
 

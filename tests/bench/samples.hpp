@@ -24,6 +24,8 @@ struct Cell {
 	std::string crc;
 	int qps;
 	int cpus;
+	/// Of several figures of one run, which this is; empty where there is one
+	std::string counter;
 
 	/// In the order of the tables
 	bool operator<(const Cell &other) const;
