@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# What a message of ours takes at most. These are counts, not times: a busy machine doesn't change them, and what happens now
+# and then is little beside thousands of messages.
+. /src/tests/lib.sh
+. /src/tests/bench/parse.sh
+. /src/tests/bench/contenders.sh
+. /src/tests/bench/counters.sh
+mtu=1500 qps=1 cpus=$(nproc)
+
+# message OCTETS KIND CRC: counts what such a message takes
+message() {
+	octets=$1 kind=$2 per_message=
+	cell=$2_of_$1.crc_$3
+	set_crc "$3"
+	if measure_counters ours 4096; then
+		sed "s/^/    $cell: /" <<<"$per_message"
+	else
+		not_ok "$cell.runs" "$reason"
+	fi
+}
+
+# takes NAME COUNTER LEAST MOST [UNIT]: how much of it the message takes, in units of so many
+takes() {
+	local found
+	found=$(sed -n "s/^$2: //p" <<<"$per_message")
+	if awk -v n="$found" -v least="$3" -v most="$4" -v unit="${5:-1}" 'BEGIN {
+		exit !(n ~ /^-?[0-9.]+$/ && n >= least * unit && n <= most * unit) }'; then
+		ok "$cell.$1"
+	else
+		not_ok "$cell.$1" "$2: ${found:-none} for each message, not from $3 to $4${5:+ times $5}"
+	fi
+}
+
+if ! can_count || ! load_counted; then
+	not_ok the_driver_is_counted "a module didn't load"
+	finish
+fi
+
+message 64 write off
+takes one_call_to_send sends 0.95 1.05
+takes one_socket_lock locks 0.95 1.05
+takes one_system_call "system calls" 0.95 1.05
+takes no_wake_up wake-ups -0.05 0.05
+takes no_work_item work-items -0.05 0.05
+takes no_allocation allocations -0.05 0.05
+takes no_crc "octets under CRC" -0.05 0.05
+
+message 65536 write off
+takes one_copy "octets copied" 1 1.05 65536
+takes no_crc "octets under CRC" -0.05 0.05
+takes no_allocation allocations -0.05 0.05
+
+message 65536 write on
+takes at_most_two_copies "octets copied" 1 2.05 65536
+takes two_crc_passes "octets under CRC" 2 2.05 65536
+
+message 65536 read off
+takes at_most_two_copies "octets copied" 1 2.05 65536
+takes no_crc "octets under CRC" -0.05 0.05
+
+message 8 write off
+takes one_system_call_for_a_list "system calls" 0.9 1.1 0.03125
+takes one_call_to_send_for_a_list sends 0.9 1.1 0.03125
+
+# What is never seen would always be within its bounds. Connections have taken something of everything.
+unseen=$(awk '$2 == 0 { print $1 }' /proc/bench_count)
+if [ -z "$unseen" ]; then ok everything_is_counted; else not_ok everything_is_counted "no ${unseen//$'\n'/, }"; fi
+finish
