@@ -4,7 +4,8 @@
  *
  * Look-ups and copies run under RCU and take no reference: kiw_dereg_mr() takes the region out of
  * the table, waits for a grace period, and only then unpins. Whoever copies does the look-up and
- * all checks in the same read-side section, for every segment anew.
+ * all checks in the same read-side section, for every segment anew. What a peer in the same kernel
+ * reads in the pages themselves is waited for as well, see zcopy.h.
  */
 #ifndef KIWARP_MR_H
 #define KIWARP_MR_H
@@ -28,6 +29,7 @@ struct kiw_device;
  * @offset: of the first octet in the first page
  * @access: IB_ACCESS_*
  * @stag: index << 8 | key
+ * @lent: Read Responses have carried its pages; set under RCU
  */
 struct kiw_mr {
 	struct ib_mr	ibmr;
@@ -39,6 +41,7 @@ struct kiw_mr {
 	u32		offset;
 	int		access;
 	u32		stag;
+	bool		lent;
 };
 
 static inline struct kiw_mr *to_kiw_mr(struct ib_mr *ibmr)

@@ -29,8 +29,6 @@
 /* Rounds that an owner makes before it leaves the rest to the work, and batches in each. */
 #define SETTLE_ROUNDS 8
 #define SETTLE_BATCHES 64
-/* How long a request that failed waits for the peer to be through with its buffer. */
-#define FLUSH_PATIENCE (HZ / 2)
 /* What is sent from a callback, before the work has to go on with it. */
 #define CALLBACK_BATCHES 4
 
@@ -86,7 +84,7 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
 		kiw_ep_notify(s->ep, KIW_EP_ENDED);
 	}
 	if (step.actions & ~s->todo & KIW_ACT_FLUSH_SQ)
-		s->flush_by = jiffies + FLUSH_PATIENCE;
+		s->flush_by = jiffies + KIW_ZCOPY_PATIENCE;
 	s->todo |= step.actions & (KIW_ACT_SEND_FIN | KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ |
 				   KIW_ACT_ASYNC);
 	return true;

@@ -232,7 +232,10 @@ static void fpdu_undo(struct fpdu *f)
 	tx->batch_len = f->batch_len;
 }
 
-/* Append @n octets of a region as the pages that they are in. */
+/*
+ * Append @n octets of a region as the pages that they are in. Those of a request are waited for
+ * before it completes; those of a response, @access says, before the region is gone.
+ */
 static int fpdu_lend_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n,
 			    enum kiw_mr_fault *fault)
 {
@@ -253,8 +256,13 @@ static int fpdu_lend_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 
 		get_page(bv->bv_page);
 		tx->batch_len += bv->bv_len;
 	}
+	if (access) {
+		WRITE_ONCE(mr->lent, true);
+		kiw_zcopy_lend(s, tx->offset + tx->batch_len - f->batch_len);
+	} else {
+		tx->lent = true;
+	}
 	rcu_read_unlock();
-	tx->lent = true;
 	return 0;
 }
 
@@ -291,11 +299,19 @@ static int fpdu_put_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n
 	return 0;
 }
 
+/* Append @n octets of a region. Where the peer can be asked, a copy costs more if they are many. */
+static int fpdu_put_payload(struct fpdu *f, u32 stag, int access, u64 addr, u32 n,
+			    enum kiw_mr_fault *fault)
+{
+	if (n >= KIW_ZCOPY_MIN && kiw_zcopy_possible(f->s))
+		return fpdu_lend_region(f, stag, access, addr, n, fault);
+	return fpdu_put_region(f, stag, access, addr, n, fault);
+}
+
 /* Append @n octets of the request under way, from @off. */
 static int fpdu_put_request(struct fpdu *f, u32 off, u32 n, enum kiw_mr_fault *fault)
 {
 	const struct kiw_tx *tx = &f->s->tx;
-	bool lend = kiw_zcopy_possible(f->s);
 	u32 i, part;
 	int ret;
 
@@ -307,8 +323,7 @@ static int fpdu_put_request(struct fpdu *f, u32 off, u32 n, enum kiw_mr_fault *f
 			continue;
 		}
 		part = min(n, tx->sge[i].length - off);
-		ret = (lend && part >= KIW_ZCOPY_MIN ? fpdu_lend_region : fpdu_put_region)
-			(f, tx->sge[i].lkey, 0, tx->sge[i].addr + off, part, fault);
+		ret = fpdu_put_payload(f, tx->sge[i].lkey, 0, tx->sge[i].addr + off, part, fault);
 		if (ret)
 			return ret;
 		off = 0;
@@ -475,8 +490,8 @@ static int put_response(struct kiw_stream *s)
 			 irq->rr.sink_to + tx->off);
 	ret = fpdu_begin(&f, s, hdr, sizeof(hdr), n);
 	if (!ret)
-		ret = fpdu_put_region(&f, irq->rr.src_stag, IB_ACCESS_REMOTE_READ,
-				      irq->rr.src_to + tx->off, n, &fault);
+		ret = fpdu_put_payload(&f, irq->rr.src_stag, IB_ACCESS_REMOTE_READ,
+				       irq->rr.src_to + tx->off, n, &fault);
 	if (!ret)
 		ret = fpdu_end(&f);
 	if (ret) {

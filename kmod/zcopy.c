@@ -13,6 +13,7 @@
  */
 static DEFINE_SPINLOCK(table_lock);
 static DEFINE_HASHTABLE(table, 10);
+static u64 joined;
 
 struct kiw_zcopy *kiw_zcopy_alloc(void)
 {
@@ -47,7 +48,9 @@ void kiw_zcopy_join(struct kiw_stream *s, u32 tx_start, u32 rx_start)
 	z->owner = s;
 	z->tx_start = tx_start;
 	z->rx_start = rx_start;
+	z->pd = s->qp->ibqp.pd;
 	spin_lock_bh(&table_lock);
+	z->number = ++joined;
 	hash_for_each_possible(table, other, node, table_key(z)) {
 		if (other->tx_start != rx_start || other->rx_start != tx_start || other->peer)
 			continue;
@@ -124,8 +127,8 @@ void kiw_zcopy_placed(struct kiw_stream *s, u32 octets)
 
 void kiw_zcopy_lend(struct kiw_stream *s, u32 end)
 {
-	s->zcopy->lending = true;
-	s->zcopy->lent = end;
+	WRITE_ONCE(s->zcopy->lent, end);
+	smp_store_release(&s->zcopy->lending, true);	/* for next_lender() */
 }
 
 void kiw_zcopy_hold(struct kiw_stream *s, u32 index, u32 end)
@@ -137,14 +140,17 @@ void kiw_zcopy_hold(struct kiw_stream *s, u32 index, u32 end)
 	z->held[z->num_held - 1] = (struct kiw_held){ .index = index, .end = end };
 }
 
-/* Has the peer placed @end octets, or will it never? */
-static bool placed(const struct kiw_zcopy *z, u32 end)
+/* Has @peer placed @end octets, or will it never? */
+static bool placed_by(const struct kiw_zcopy *peer, u32 end)
 {
-	const struct kiw_zcopy *peer = READ_ONCE(z->peer);
-
 	if (!peer || smp_load_acquire(&peer->gone))	/* in kiw_zcopy_leave() */
 		return true;
 	return (s32)(smp_load_acquire(&peer->placed) - end) >= 0;	/* in kiw_zcopy_placed() */
+}
+
+static bool placed(const struct kiw_zcopy *z, u32 end)
+{
+	return placed_by(READ_ONCE(z->peer), end);
 }
 
 bool kiw_zcopy_ready(struct kiw_stream *s, u32 *index)
@@ -152,6 +158,9 @@ bool kiw_zcopy_ready(struct kiw_stream *s, u32 *index)
 	struct kiw_zcopy *z = s->zcopy;
 	unsigned int n;
 
+	/* Soon, because octets are counted modulo 2^32. */
+	if (z->lending && placed(z, z->lent))
+		WRITE_ONCE(z->lending, false);
 	for (n = 0; n < z->num_held && placed(z, z->held[n].end); n++)
 		*index = z->held[n].index;
 	z->num_held -= n;
@@ -175,6 +184,14 @@ bool kiw_zcopy_returned(const struct kiw_stream *s)
 	return !s->zcopy->lending || placed(s->zcopy, s->zcopy->lent);
 }
 
+static void revoke(struct kiw_zcopy *z, const struct kiw_zcopy *peer)
+{
+	WRITE_ONCE(z->revoked, true);
+	smp_mb();	/* as in kiw_zcopy_place() */
+	while (smp_load_acquire(&peer->placing))
+		usleep_range(10, 100);
+}
+
 void kiw_zcopy_revoke(struct kiw_stream *s)
 {
 	struct kiw_zcopy *z = s->zcopy;
@@ -182,9 +199,54 @@ void kiw_zcopy_revoke(struct kiw_stream *s)
 	z->num_held = 0;
 	if (kiw_zcopy_returned(s))
 		return;
-	z->lending = false;
-	WRITE_ONCE(z->revoked, true);
-	smp_mb();	/* as in kiw_zcopy_place() */
-	while (smp_load_acquire(&z->peer->placing))
-		usleep_range(10, 100);
+	WRITE_ONCE(z->lending, false);
+	revoke(z, z->peer);
+}
+
+/*
+ * The first of @pd after @number whose peer has yet to place something, up to @end; with references
+ * to both. Streams that lend later send nothing of the region.
+ */
+static struct kiw_zcopy *next_lender(const struct ib_pd *pd, u64 number, struct kiw_zcopy **peer,
+				     u32 *end)
+{
+	struct kiw_zcopy *z, *next = NULL;
+	int bucket;
+
+	spin_lock_bh(&table_lock);
+	hash_for_each(table, bucket, z, node) {
+		if (z->pd != pd || z->number <= number || (next && z->number > next->number) ||
+		    !smp_load_acquire(&z->lending) || placed(z, READ_ONCE(z->lent)))
+			continue;
+		next = z;
+	}
+	if (next) {
+		*peer = next->peer;
+		*end = READ_ONCE(next->lent);
+		kref_get(&next->ref);
+		kref_get(&next->peer->ref);
+	}
+	spin_unlock_bh(&table_lock);
+	return next;
+}
+
+void kiw_zcopy_recall(const struct ib_pd *pd)
+{
+	unsigned long by = jiffies + KIW_ZCOPY_PATIENCE;
+	struct kiw_zcopy *z, *peer;
+	u64 number = 0;
+	u32 end;
+
+	while ((z = next_lender(pd, number, &peer, &end))) {
+		number = z->number;
+		while (!placed_by(peer, end)) {
+			if (time_after(jiffies, by)) {
+				revoke(z, peer);
+				break;
+			}
+			usleep_range(10, 100);
+		}
+		kiw_zcopy_put(peer);
+		kiw_zcopy_put(z);
+	}
 }

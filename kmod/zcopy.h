@@ -10,7 +10,8 @@
  * network namespaces.
  *
  * Each stream publishes how far it has placed what it receives, and its peer completes requests by
- * that. A request that fails before takes its buffer back: the peer may not place it any more.
+ * that. A request that fails before takes its buffer back: the peer may not place it any more. So
+ * does a region that is deregistered while Read Responses carry its pages.
  *
  * What a stream tells its peer stands in an object of its own, which outlives the stream and its
  * socket as long as the peer looks at it. References: the stream, and the peer from the moment they
@@ -19,17 +20,21 @@
 #ifndef KIWARP_ZCOPY_H
 #define KIWARP_ZCOPY_H
 
+#include <linux/jiffies.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
+struct ib_pd;
 struct kiw_stream;
 
 /* Octets of a buffer in one run, below which a copy costs less than a page's way through TCP. */
 #define KIW_ZCOPY_MIN	4096
 /* Batches that are waited for one by one; what is beyond is waited for together. */
 #define KIW_ZCOPY_HELD	8
+/* How long the peer has to place something before it is taken back. */
+#define KIW_ZCOPY_PATIENCE	(HZ / 2)
 
 /**
  * struct kiw_held - send requests whose octets TCP has, but that may still be read
@@ -48,6 +53,8 @@ struct kiw_held {
  * @owner_lock: protects @owner; innermost, in any context
  * @owner: the stream, until it leaves
  * @node: in the table of all streams; the table's lock
+ * @number: of all that joined; constant
+ * @pd: whose regions are sent; constant, and there as long as @node is in the table
  * @tx_start: TCP sequence number of our first octet
  * @rx_start: that of the peer's
  * @peer: that of the other end, or NULL; changed under the table's lock, read under the socket's
@@ -56,8 +63,8 @@ struct kiw_held {
  * @placing: the pump runs; the peer reads it
  * @revoked: the peer may not place what we sent; it reads it
  * @awaited: we want to hear when the peer has placed something; it reads and clears it
- * @lent: octets up to the last that was sent without a copy
- * @lending: there was one, and it was not taken back
+ * @lent: octets up to the last that was sent without a copy; kiw_zcopy_recall() reads it
+ * @lending: there was one, and it was neither placed nor taken back; it reads that, too
  * @held: requests to complete, oldest first, @num_held of them
  * @num_held:
  */
@@ -66,6 +73,8 @@ struct kiw_zcopy {
 	spinlock_t		owner_lock;
 	struct kiw_stream	*owner;
 	struct hlist_node	node;
+	u64			number;
+	const struct ib_pd	*pd;
 	u32			tx_start;
 	u32			rx_start;
 	struct kiw_zcopy	*peer;
@@ -109,7 +118,13 @@ bool kiw_zcopy_place(struct kiw_stream *s);
 /** kiw_zcopy_placed() - the pump ends, having taken @octets of the stream so far */
 void kiw_zcopy_placed(struct kiw_stream *s, u32 octets);
 
-/** kiw_zcopy_lend() - pages that aren't ours are sent, and @end is behind their last octet */
+/**
+ * kiw_zcopy_lend() - pages that aren't ours are sent
+ * @s: stream; socket lock held
+ * @end: octets up to their last
+ *
+ * For pages that only the look-up of a region protects, in the same RCU read-side section.
+ */
 void kiw_zcopy_lend(struct kiw_stream *s, u32 end);
 
 /** kiw_zcopy_hold() - complete the requests before @index when the peer has placed @end octets */
@@ -141,5 +156,14 @@ bool kiw_zcopy_returned(const struct kiw_stream *s);
  * Waits until the peer's pump has ended, if it runs.
  */
 void kiw_zcopy_revoke(struct kiw_stream *s);
+
+/**
+ * kiw_zcopy_recall() - have nobody read any more what was sent of a region without a copy
+ * @pd: the region's; nobody finds it any more, and an RCU grace period has passed
+ *
+ * Peers get KIW_ZCOPY_PATIENCE to place what is under way in the whole protection domain; those
+ * that don't lose their connection. May sleep.
+ */
+void kiw_zcopy_recall(const struct ib_pd *pd);
 
 #endif /* KIWARP_ZCOPY_H */

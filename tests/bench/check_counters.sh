@@ -56,7 +56,7 @@ takes at_most_two_copies "octets copied" 1 2.05 65536
 takes two_crc_passes "octets under CRC" 2 2.05 65536
 
 message 65536 read off
-takes at_most_two_copies "octets copied" 1 2.05 65536
+takes one_copy "octets copied" 1 1.05 65536
 takes no_crc "octets under CRC" -0.05 0.05
 
 message 8 write off

@@ -376,5 +376,26 @@ TEST(RdmaDepth, ReadsOfThePeerLeaveTurnsToOwnMessages)
 		"the messages between the Responses");
 }
 
+// Octets are counted modulo 2^32: what was sent without a copy once must not be waited for again, when its region goes.
+TEST(Volume, DeregistersGigabytesAfterARead)
+{
+	constexpr std::size_t large = 65536, part = 4000;
+	constexpr std::uint64_t octets = 9ULL << 28; // 2.25 GB
+	Pair pair;
+	Region source(pair.a().pd(), large);
+	const Region from(pair.a().pd(), part);
+	const Region to(pair.b().pd(), large);
+	const Sges copied(16, from.sge()); // too little in one run for anything else
+
+	ASSERT_EQ(pair.b().read({to.sge()}, {.remote = source.address(), .rkey = source.rkey()}), 0);
+	EXPECT_WC(pair.b().sent(), 0, IBV_WC_SUCCESS);
+	for (std::uint64_t sent = 0; sent < octets; sent += copied.size() * part) {
+		ASSERT_EQ(pair.a().write(copied, {.remote = to.address(), .rkey = to.rkey()}), 0);
+		ASSERT_EQ(pair.a().sent().status, IBV_WC_SUCCESS);
+	}
+	source.deregister();
+	pair.sync();
+}
+
 } // namespace
 } // namespace vt
