@@ -255,13 +255,13 @@ void kiw_rx_pump(struct kiw_stream *s)
 {
 	struct kiw_rx *rx = &s->rx;
 	struct sock *sk = s->sk;
-	u32 start = tcp_sk(sk)->copied_seq;
+	u32 first = tcp_sk(sk)->copied_seq;
+	u32 start = first + rx->taken;
 	bool starved = false;
 	struct kiw_cursor cur;
 	enum kiw_err err;
-	u32 used;
 
-	kiw_cursor_open(&cur, sk, start, start + tcp_inq(sk));
+	kiw_cursor_open(&cur, sk, start, first + tcp_inq(sk));
 	rx_wait_for(s, 1);
 	while (!rx->stopped && !starved && kiw_cursor_left(&cur)) {
 		if (cur.seq - start > RX_BUDGET) {
@@ -275,10 +275,16 @@ void kiw_rx_pump(struct kiw_stream *s)
 					rx->have - min_t(u32, rx->have, KIW_FPDU_LEN_SIZE),
 					rx->have < KIW_FPDU_LEN_SIZE ? 0 : kiw_rx_ulpdu_len(rx));
 	}
-	used = (rx->stopped ? cur.end : cur.seq) - start;
+	if (cur.seq != start)
+		rx->between = cur.seq == rx->start;
+	rx->taken = (rx->stopped ? cur.end : cur.seq) - first;
 	kiw_cursor_close(&cur);
-	if (!used)
+}
+
+void kiw_rx_done(struct kiw_stream *s)
+{
+	if (!s->rx.taken)
 		return;
-	rx->between = cur.seq == rx->start;
-	tcp_read_done(sk, used);
+	tcp_read_done(s->sk, s->rx.taken);
+	s->rx.taken = 0;
 }

@@ -28,6 +28,7 @@ enum kiw_rx_stage {
  * @have: octets in @hdr
  * @need: octets of @hdr that the stage wants
  * @left: octets of payload, or of the trailer, that are still to come
+ * @taken: octets that the pump is through with, but TCP hasn't been told of
  * @origin: TCP sequence number of the stream's first octet, from which markers are counted
  * @start: that of the FPDU under way, or of the next one
  * @mk: where its next marker is
@@ -54,6 +55,7 @@ struct kiw_rx {
 	u32			have;
 	u32			need;
 	u32			left;
+	u32			taken;
 	u32			origin;
 	u32			start;
 	struct kiw_marker	mk;
@@ -85,10 +87,13 @@ void kiw_rx_init(struct kiw_stream *s);
  * kiw_rx_pump() - take what TCP has for us
  * @s: stream; socket lock held, any context
  *
- * Consumes whole FPDUs, and parts where no CRC has to be seen first, up to a budget; leftovers
- * are the stream's work.
+ * Takes whole FPDUs, and parts where no CRC has to be seen first, up to a budget; leftovers are the
+ * stream's work. kiw_rx_done() has to follow.
  */
 void kiw_rx_pump(struct kiw_stream *s);
+
+/** kiw_rx_done() - TCP needn't keep what the pump took; it may tell the peer of the room */
+void kiw_rx_done(struct kiw_stream *s);
 
 /** kiw_rx_ulpdu_len() - ULPDU_Length of the FPDU under way */
 static inline u32 kiw_rx_ulpdu_len(const struct kiw_rx *rx)

@@ -121,8 +121,23 @@ void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u3
 		s->tx.term_len = kiw_term_build(s->tx.term, err, ulpdu, have, ulpdu_len);
 }
 
-/* Take what TCP has for us. Did the connection break, or did the peer close it, behind that? */
-static void stream_receive(struct kiw_stream *s)
+/*
+ * While TCP works on the backlog, it takes all of that for memory in use, even what it has handled.
+ * The room that it announces then is little, and if what lies in the queue is released too early,
+ * nothing makes it announce more: the peer would probe for it, a fifth of a second later.
+ */
+static bool announces_little(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return 2 * tcp_receive_window(tp) <= READ_ONCE(tp->window_clamp);
+}
+
+/*
+ * Take what TCP has for us, in the midst of its @backlog or not. Did the connection break, or did
+ * the peer close it, behind that?
+ */
+static void stream_receive(struct kiw_stream *s, bool backlog)
 {
 	struct sock *sk = s->sk;
 	bool lost;
@@ -131,7 +146,13 @@ static void stream_receive(struct kiw_stream *s)
 	lost = !kiw_zcopy_place(s);
 	s->rx.stopped |= lost;
 	kiw_rx_pump(s);
-	kiw_zcopy_placed(s, tcp_sk(sk)->copied_seq - s->rx.origin);
+	kiw_zcopy_placed(s, tcp_sk(sk)->copied_seq + s->rx.taken - s->rx.origin);
+	if (backlog && s->rx.taken && announces_little(sk)) {
+		s->rx_more = true;
+		kiw_stream_kick(s);
+	} else {
+		kiw_rx_done(s);
+	}
 	if (sk->sk_err || lost) {
 		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
 			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
@@ -207,7 +228,7 @@ static bool settle_round(struct kiw_stream *s, int batches)
 
 	s->due = false;
 	if (s->rx_more)
-		stream_receive(s);
+		stream_receive(s, false);
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);
 	kiw_tx_settle(s);
@@ -290,8 +311,12 @@ static void callback_end(struct kiw_stream *s)
 	bool due = s->due;
 
 	s->due = false;
-	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS)
+	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS) {
 		due = kiw_tx_run(s, CALLBACK_BATCHES);
+		/* The next ACK may come before the work finds a processor. */
+		if (due)
+			set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
+	}
 	kiw_tx_settle(s);
 	due |= s->due;
 	s->sk->sk_allocation = GFP_KERNEL;
@@ -309,7 +334,7 @@ static void stream_data_ready(struct sock *sk)
 	s = stream_of_sk(sk);
 	if (s) {
 		ours = callback_begin(s);
-		stream_receive(s);
+		stream_receive(s, !ours);
 		if (ours)
 			callback_end(s);
 	}
@@ -478,7 +503,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	kiw_zcopy_join(s, tcp_sk(sk)->write_seq, s->rx.origin);
 	stream_hook(s);
 	/* What came in before the callbacks were ours. */
-	stream_receive(s);
+	stream_receive(s, false);
 	kiw_stream_unlock(s);
 	mutex_unlock(&qp->mutex);
 	return s;
@@ -518,6 +543,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 	mutex_lock(&qp->mutex);
 	lock_sock(s->sk);
 	if (s->qp) {
+		kiw_rx_done(s);
 		stream_unhook(s);
 		stream_detach_qp(s, qp, orderly);
 		kiw_zcopy_leave(s);

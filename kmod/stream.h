@@ -40,7 +40,7 @@ struct kiw_ep;
  * @saved_write_space:
  * @todo: KIW_ACT_* that were put off to process context
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
- * @rx_more: the receive pump stopped for want of budget
+ * @rx_more: the pump has to run again: its budget was used up, or TCP wasn't told of it all
  * @busy: whoever has the lock will settle before it lets go: no need for the work
  * @due: somebody asked for that meanwhile
  * @fin_sent: our direction is closed
