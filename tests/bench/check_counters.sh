@@ -63,6 +63,17 @@ message 8 write off
 takes one_system_call_for_a_list "system calls" 0.9 1.1 0.03125
 takes one_call_to_send_for_a_list sends 0.9 1.1 0.03125
 
+# What a callback takes out of a socket that somebody has locked is released when TCP can announce the room.
+closing_windows() { left nstat -asz TcpExtTCPWantZeroWindowAdv | awk '$1 == "TcpExtTCPWantZeroWindowAdv" { print $2 }'; }
+octets=1048576 before=$(closing_windows)
+if ! perftest ours ib_read_bw 300; then
+	not_ok read_of_1048576.runs "$reason"
+elif [ $(($(closing_windows) - before)) -lt 75 ]; then
+	ok read_of_1048576.the_window_stays_open
+else
+	not_ok read_of_1048576.the_window_stays_open "$(($(closing_windows) - before)) times it was to close"
+fi
+
 # What is never seen would always be within its bounds. Connections have taken something of everything.
 unseen=$(awk '$2 == 0 { print $1 }' /proc/bench_count)
 if [ -z "$unseen" ]; then ok everything_is_counted; else not_ok everything_is_counted "no ${unseen//$'\n'/, }"; fi
