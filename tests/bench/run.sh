@@ -33,7 +33,7 @@ sample() {
 # turn REPETITION WHO: one run of one contender in the cell that the variables name
 turn() {
 	local rep=$1 who=$2 key n value='' pace='' reason='' note='' line='' counter per_message
-	key="$who $kind $octets $mtu $crc $qps $cpus"
+	key="$method $who $kind $octets $mtu $crc $qps $cpus"
 	[ -z "${broken[$key]:-}" ] || return 0
 	if [ -n "${absent[$who]:-}" ]; then
 		broken[$key]=1
@@ -52,7 +52,7 @@ turn() {
 	fi
 	if [ "$rep" = 0 ]; then
 		count[$key]=$(next_iterations "${pace:-$value}")
-		printf '  %-34s about %s\n' "$key" "$value"
+		printf '  %-44s about %s\n' "$key" "$value"
 	elif [ "$method" = counters ]; then
 		while IFS=: read -r counter value; do
 			sample who="$who" rep="$rep" counter="$counter" value="${value# }" iterations="$n"
