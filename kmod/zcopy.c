@@ -215,10 +215,11 @@ static struct kiw_zcopy *next_lender(const struct ib_pd *pd, u64 number, struct 
 
 	spin_lock_bh(&table_lock);
 	hash_for_each(table, bucket, z, node) {
-		if (z->pd != pd || z->number <= number || (next && z->number > next->number) ||
-		    !smp_load_acquire(&z->lending) || placed(z, READ_ONCE(z->lent)))
+		if (z->pd != pd || z->number <= number || (next && z->number > next->number))
 			continue;
-		next = z;
+		/* as in kiw_zcopy_lend() */
+		if (smp_load_acquire(&z->lending) && !placed(z, READ_ONCE(z->lent)))
+			next = z;
 	}
 	if (next) {
 		*peer = next->peer;
