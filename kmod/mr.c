@@ -152,7 +152,7 @@ int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	xa_erase(&dev->mrs, mr->stag >> 8);
 	synchronize_rcu_expedited();
 	if (READ_ONCE(mr->lent))
-		kiw_zcopy_recall(mr->pd);
+		kiw_zcopy_recall(to_kiw_pd(mr->pd));
 
 	kvfree(mr->pages);
 	ib_umem_release(mr->umem);

@@ -21,6 +21,8 @@
 
 /* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read. */
 #define TX_LARGE 32768
+/* PAD, a marker and the CRC */
+#define FPDU_TAIL_MAX (KIW_FPDU_PAD_MAX + KIW_MARKER_SIZE + KIW_FPDU_CRC_SIZE)
 /* First index of Reads, so that whatever is wrong when they wrap shows in every test */
 #define READS_START (-16U)
 
@@ -201,7 +203,7 @@ static int fpdu_begin(struct fpdu *f, struct kiw_stream *s, const void *hdr, u32
 
 static int fpdu_end(struct fpdu *f)
 {
-	u8 buf[KIW_FPDU_PAD_MAX + KIW_MARKER_SIZE + KIW_FPDU_CRC_SIZE] = {};
+	u8 buf[FPDU_TAIL_MAX] = {};
 	struct kiw_tx *tx = &f->s->tx;
 	__le32 crc = 0;
 	u32 n;
@@ -234,7 +236,8 @@ static void fpdu_undo(struct fpdu *f)
 
 /*
  * Append @n octets of a region as the pages that they are in. Those of a request are waited for
- * before it completes; those of a response, @access says, before the region is gone.
+ * before it completes; those of a response, @access says, before the region is gone: so that these
+ * are sent, there is room for the FPDU's end first.
  */
 static int fpdu_lend_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n,
 			    enum kiw_mr_fault *fault)
@@ -244,6 +247,8 @@ static int fpdu_lend_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 
 	struct bio_vec *bv;
 	struct kiw_mr *mr;
 
+	if (!skb_page_frag_refill(FPDU_TAIL_MAX, &tx->mem.frag, s->sk->sk_allocation))
+		return -ENOMEM;
 	rcu_read_lock();
 	*fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
 	if (*fault) {

@@ -8,12 +8,12 @@
 #include "stream.h"
 
 /*
- * All streams by their sequence numbers, and who is whose peer. Taken under socket locks, for a
- * moment when a connection begins or ends.
+ * All streams by their sequence numbers, who is whose peer, and who has lent. Taken under socket
+ * locks, for a moment when a connection begins or ends or sends its first pages.
  */
 static DEFINE_SPINLOCK(table_lock);
 static DEFINE_HASHTABLE(table, 10);
-static u64 joined;
+static u64 num_lenders;
 
 struct kiw_zcopy *kiw_zcopy_alloc(void)
 {
@@ -23,6 +23,7 @@ struct kiw_zcopy *kiw_zcopy_alloc(void)
 		return NULL;
 	kref_init(&z->ref);
 	spin_lock_init(&z->owner_lock);
+	INIT_LIST_HEAD(&z->lender);
 	return z;
 }
 
@@ -48,9 +49,7 @@ void kiw_zcopy_join(struct kiw_stream *s, u32 tx_start, u32 rx_start)
 	z->owner = s;
 	z->tx_start = tx_start;
 	z->rx_start = rx_start;
-	z->pd = s->qp->ibqp.pd;
 	spin_lock_bh(&table_lock);
-	z->number = ++joined;
 	hash_for_each_possible(table, other, node, table_key(z)) {
 		if (other->tx_start != rx_start || other->rx_start != tx_start || other->peer)
 			continue;
@@ -80,6 +79,7 @@ void kiw_zcopy_leave(struct kiw_stream *s)
 
 	spin_lock_bh(&table_lock);
 	hash_del(&z->node);
+	list_del_init(&z->lender);
 	peer = z->peer;
 	WRITE_ONCE(z->peer, NULL);
 	spin_unlock_bh(&table_lock);
@@ -125,10 +125,22 @@ void kiw_zcopy_placed(struct kiw_stream *s, u32 octets)
 	tell(peer);
 }
 
+static void add_lender(struct kiw_zcopy *z, struct kiw_pd *pd)
+{
+	spin_lock_bh(&table_lock);
+	z->number = ++num_lenders;
+	list_add_tail(&z->lender, &pd->lenders);
+	spin_unlock_bh(&table_lock);
+}
+
 void kiw_zcopy_lend(struct kiw_stream *s, u32 end)
 {
-	WRITE_ONCE(s->zcopy->lent, end);
-	smp_store_release(&s->zcopy->lending, true);	/* for next_lender() */
+	struct kiw_zcopy *z = s->zcopy;
+
+	if (list_empty(&z->lender))
+		add_lender(z, to_kiw_pd(s->qp->ibqp.pd));
+	WRITE_ONCE(z->lent, end);
+	smp_store_release(&z->lending, true);	/* for next_lender() */
 }
 
 void kiw_zcopy_hold(struct kiw_stream *s, u32 index, u32 end)
@@ -207,31 +219,30 @@ void kiw_zcopy_revoke(struct kiw_stream *s)
  * The first of @pd after @number whose peer has yet to place something, up to @end; with references
  * to both. Streams that lend later send nothing of the region.
  */
-static struct kiw_zcopy *next_lender(const struct ib_pd *pd, u64 number, struct kiw_zcopy **peer,
+static struct kiw_zcopy *next_lender(const struct kiw_pd *pd, u64 number, struct kiw_zcopy **peer,
 				     u32 *end)
 {
 	struct kiw_zcopy *z, *next = NULL;
-	int bucket;
 
 	spin_lock_bh(&table_lock);
-	hash_for_each(table, bucket, z, node) {
-		if (z->pd != pd || z->number <= number || (next && z->number > next->number))
-			continue;
+	list_for_each_entry(z, &pd->lenders, lender) {
 		/* as in kiw_zcopy_lend() */
-		if (smp_load_acquire(&z->lending) && !placed(z, READ_ONCE(z->lent)))
-			next = z;
-	}
-	if (next) {
-		*peer = next->peer;
-		*end = READ_ONCE(next->lent);
+		if (z->number <= number || !smp_load_acquire(&z->lending))
+			continue;
+		*end = READ_ONCE(z->lent);
+		if (placed(z, *end))
+			continue;
+		next = z;
+		*peer = z->peer;
 		kref_get(&next->ref);
 		kref_get(&next->peer->ref);
+		break;
 	}
 	spin_unlock_bh(&table_lock);
 	return next;
 }
 
-void kiw_zcopy_recall(const struct ib_pd *pd)
+void kiw_zcopy_recall(const struct kiw_pd *pd)
 {
 	unsigned long by = jiffies + KIW_ZCOPY_PATIENCE;
 	struct kiw_zcopy *z, *peer;

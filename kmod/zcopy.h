@@ -26,7 +26,7 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
-struct ib_pd;
+struct kiw_pd;
 struct kiw_stream;
 
 /* Octets of a buffer in one run, below which a copy costs less than a page's way through TCP. */
@@ -53,8 +53,9 @@ struct kiw_held {
  * @owner_lock: protects @owner; innermost, in any context
  * @owner: the stream, until it leaves
  * @node: in the table of all streams; the table's lock
- * @number: of all that joined; constant
- * @pd: whose regions are sent; constant, and there as long as @node is in the table
+ * @lender: in the list of the protection domain once it has lent; filled and emptied under the
+ *	table's and the socket's lock
+ * @number: of all that lent, the list's order
  * @tx_start: TCP sequence number of our first octet
  * @rx_start: that of the peer's
  * @peer: that of the other end, or NULL; changed under the table's lock, read under the socket's
@@ -73,8 +74,8 @@ struct kiw_zcopy {
 	spinlock_t		owner_lock;
 	struct kiw_stream	*owner;
 	struct hlist_node	node;
+	struct list_head	lender;
 	u64			number;
-	const struct ib_pd	*pd;
 	u32			tx_start;
 	u32			rx_start;
 	struct kiw_zcopy	*peer;
@@ -164,6 +165,6 @@ void kiw_zcopy_revoke(struct kiw_stream *s);
  * Peers get KIW_ZCOPY_PATIENCE to place what is under way in the whole protection domain; those
  * that don't lose their connection. May sleep.
  */
-void kiw_zcopy_recall(const struct ib_pd *pd);
+void kiw_zcopy_recall(const struct kiw_pd *pd);
 
 #endif /* KIWARP_ZCOPY_H */
