@@ -4,6 +4,7 @@
 
 #include "cm.h"
 #include "device.h"
+#include "drain.h"
 #include "stream.h"
 
 static int __init kiw_init(void)
@@ -13,6 +14,7 @@ static int __init kiw_init(void)
 	err = kiw_stream_init();
 	if (err)
 		return err;
+	kiw_drain_init();
 	err = kiw_cm_init();
 	if (err)
 		goto err_stream;
@@ -24,6 +26,7 @@ static int __init kiw_init(void)
 err_cm:
 	kiw_cm_exit();
 err_stream:
+	kiw_drain_exit();
 	kiw_stream_exit();
 	return err;
 }
@@ -39,15 +42,16 @@ err_stream:
  * and the namespace operations, finds no device until it is taken down as well.
  *
  * Released: endpoints were all that could have work, timers or socket callbacks pending, and
- * kiw_cm_exit() drains the work queue whose last item dropped the last of them. Works of streams
- * hold a reference to theirs, and kiw_stream_exit() waits for those still on their way out. Pages
- * of rings that are still mapped belong to the mapping and need no code of ours. There are no RCU
- * callbacks: whoever waits for a grace period does it in place.
+ * kiw_cm_exit() drains the work queue whose last item dropped the last of them. Drainers and works
+ * of streams hold references to theirs, and kiw_drain_exit() and kiw_stream_exit() wait for those
+ * still on their way out. Pages of rings that are still mapped belong to the mapping and need no
+ * code of ours. There are no RCU callbacks: whoever waits for a grace period does it in place.
  */
 static void __exit kiw_exit(void)
 {
 	kiw_device_exit();
 	kiw_cm_exit();
+	kiw_drain_exit();
 	kiw_stream_exit();
 }
 

@@ -335,6 +335,8 @@ static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_
 	case IB_QPS_RTS:
 		return qp->state == KIW_QP_RTS ? 0 : -EINVAL;
 	case IB_QPS_SQD:
+		/* What was posted before is to be sent before, even if no doorbell rang. */
+		kiw_stream_settle(s);
 		if (qp->state == KIW_QP_RTS)
 			kiw_sq_rest(qp);
 		busy = kiw_tx_unfinished(s);
@@ -458,6 +460,9 @@ static int sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
 	case KIW_QP_ERROR:
 		s->todo |= KIW_ACT_FLUSH_SQ;
 		return 0;
+	case KIW_QP_RTS:
+		kiw_drain_rung(s);
+		return 0;
 	default:
 		return 0;
 	}
@@ -482,6 +487,8 @@ static int doorbell(struct kiw_qp *qp, bool send)
 				s->todo |= KIW_ACT_FLUSH_RQ;
 			kiw_stream_unlock(s);
 			kiw_stream_put(s);
+			if (send)
+				kiw_drain_pause();
 			return ret;
 		}
 		kiw_stream_unlock(s);

@@ -54,7 +54,7 @@ void kiw_stream_wake(struct kiw_stream *s)
 void kiw_stream_kick(struct kiw_stream *s)
 {
 	s->due = true;
-	if (!s->busy)
+	if (!s->busy && !s->drain.on)
 		stream_queue(s, 0);
 }
 
@@ -255,22 +255,37 @@ void kiw_stream_lock(struct kiw_stream *s)
 	s->busy = true;
 }
 
-void kiw_stream_unlock(struct kiw_stream *s)
+/*
+ * Packets that came in meanwhile wait in the backlog; their callbacks may ask for another round,
+ * and don't queue the work because s->busy is set. Return: rounds left, 0 if there may be more.
+ */
+static int settle(struct kiw_stream *s, bool *more)
 {
 	int rounds = SETTLE_ROUNDS;
-	bool more = false;
 
-	/*
-	 * Packets that came in meanwhile wait in the backlog; their callbacks may ask for another
-	 * round, and don't queue the work because s->busy is set.
-	 */
+	*more = false;
 	while (s->qp) {
-		more = settle_round(s, SETTLE_BATCHES);
-		if (!--rounds || (!sk_flush_backlog(s->sk) && !more))
+		*more = settle_round(s, SETTLE_BATCHES);
+		if (!--rounds || (!sk_flush_backlog(s->sk) && !*more))
 			break;
 	}
+	return rounds;
+}
+
+void kiw_stream_settle(struct kiw_stream *s)
+{
+	bool more;
+
+	settle(s, &more);
+}
+
+void kiw_stream_unlock(struct kiw_stream *s)
+{
+	bool more;
+	int rounds = settle(s, &more);
+
 	s->busy = false;
-	if (s->qp && (more || !rounds))
+	if (s->qp && (more || !rounds) && !s->drain.on)
 		stream_queue(s, more);
 	release_sock(s->sk);
 }
@@ -321,7 +336,7 @@ static void callback_end(struct kiw_stream *s)
 	due |= s->due;
 	s->sk->sk_allocation = GFP_KERNEL;
 	s->busy = false;
-	if (due)
+	if (due && !s->drain.on)
 		stream_queue(s, 0);
 }
 
@@ -440,6 +455,7 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->dev = qp->dev;
 	s->neg = *neg;
 	s->async = IB_EVENT_QP_FATAL;
+	s->drain.heard = jiffies;
 	INIT_DELAYED_WORK(&s->work, stream_work);
 	s->tx.gate = first;
 	if (first && neg->p2p)

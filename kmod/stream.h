@@ -13,6 +13,7 @@
 #include <linux/net.h>
 #include <linux/workqueue.h>
 
+#include "drain.h"
 #include "qp.h"
 #include "rx.h"
 #include "tx.h"
@@ -32,6 +33,7 @@ struct kiw_ep;
  * @rx: receive side
  * @tx: transmit side
  * @zcopy: sending without a copy
+ * @drain: sending by a worker
  * @flush_by: when requests are flushed even if the peer still places them, jiffies
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
  *	reference while queued.
@@ -60,6 +62,7 @@ struct kiw_stream {
 	struct kiw_rx		rx;
 	struct kiw_tx		tx;
 	struct kiw_zcopy	*zcopy;
+	struct kiw_drain	drain;
 	unsigned long		flush_by;
 	struct delayed_work	work;
 
@@ -128,6 +131,9 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event);
 
 /** kiw_stream_lock() - take the socket lock as owner; process context */
 void kiw_stream_lock(struct kiw_stream *s);
+
+/** kiw_stream_settle() - do all that is due; locked by kiw_stream_lock() */
+void kiw_stream_settle(struct kiw_stream *s);
 
 /**
  * kiw_stream_unlock() - do all that is due, then drop the socket lock

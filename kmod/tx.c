@@ -724,7 +724,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 	struct kiw_tx *tx = &s->tx;
 	int ret, err;
 
-	if (!tx->stopped)
+	if (!tx->stopped && !s->drain.on)
 		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
 	while (budget--) {
 		ret = 1;
@@ -744,7 +744,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 		}
 		if (ret < 0)
 			return true;
-		if (tx->taken || !tx->gate || tx->stopped)
+		if (tx->taken || !tx->gate || tx->stopped || s->drain.on)
 			return false;	/* there will be a reason to look again */
 		if (!kiw_sq_rest(s->qp))
 			return false;

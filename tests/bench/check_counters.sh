@@ -60,8 +60,8 @@ takes one_copy "octets copied" 1 1.05 65536
 takes no_crc "octets under CRC" -0.05 0.05
 
 message 8 write off
-takes one_system_call_for_a_list "system calls" 0.9 1.1 0.03125
-takes one_call_to_send_for_a_list sends 0.9 1.1 0.03125
+takes at_most_one_system_call_for_a_list "system calls" 0 1.1 0.03125
+takes at_most_one_call_to_send_for_a_list sends 0 1.1 0.03125
 
 # What a callback takes out of a socket that somebody has locked is released when TCP can announce the room.
 closing_windows() { left nstat -asz TcpExtTCPWantZeroWindowAdv | awk '$1 == "TcpExtTCPWantZeroWindowAdv" { print $2 }'; }

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Draining send rings from another processor.
+ *
+ * Whoever posts rings the doorbell and sends in its system call. Where one posts and posts, a
+ * worker can do the sending instead: it looks at the ring again and again, so that posting is no
+ * more than a write to memory, and the sender's time is the sender's own. That takes a processor,
+ * and is faster or slower by what the system call costs, what else there is to run, and how much
+ * there is to send. So it is tried, and kept where it moves more.
+ *
+ * Each processor has a drainer for those who post there. A stream is handed to it in the middle of
+ * a run of doorbells, and leaves it when nothing has moved for a while.
+ *
+ * Lock order: socket lock, then the drainer's, which protects the list of what is handed over.
+ * References: a drainer has one to each of its streams. It never keeps one from ending: a stream
+ * that was stopped has no QP any more, which it finds under the socket lock.
+ */
+#ifndef KIWARP_DRAIN_H
+#define KIWARP_DRAIN_H
+
+#include <linux/jiffies.h>
+#include <linux/list.h>
+#include <linux/types.h>
+
+struct kiw_stream;
+
+/* What happened in so many jiffies is taken for something that happens again and again. */
+#define KIW_DRAIN_LATELY	(HZ / 10)
+
+/**
+ * struct kiw_drain - what a stream has to do with a drainer; socket lock, but for @node
+ * @node: in the drainer's lists; the drainer's lock, then the worker's own
+ * @on: a drainer looks at the send ring, the process need not ring
+ * @heard: when the peer's last message ended, jiffies; Read Responses don't count
+ * @index: of the next send request, when it was looked at last
+ * @offset: octets of the stream sent by then
+ * @moved: when one of them was found to have changed, ns
+ * @patience: the drainer lets go when nothing has moved for so long, ns
+ */
+struct kiw_drain {
+	struct list_head	node;
+	bool			on;
+	unsigned long		heard;
+	u32			index;
+	u32			offset;
+	u64			moved;
+	u32			patience;
+};
+
+/**
+ * kiw_drain_rung() - a doorbell rang; hand the stream to a drainer, if that seems good
+ * @s: stream with a QP in RTS; socket lock held by kiw_stream_lock()
+ */
+void kiw_drain_rung(struct kiw_stream *s);
+
+/** kiw_drain_pause() - the doorbell ends; until the next one it is the process's time */
+void kiw_drain_pause(void);
+
+void kiw_drain_init(void);
+void kiw_drain_exit(void);
+
+#endif /* KIWARP_DRAIN_H */

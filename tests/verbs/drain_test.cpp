@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Send queues that a drainer has taken over: whoever posts without a pause need not ring any more, and nothing else
+// may be different.
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+
+#include "connection.hpp"
+
+namespace vt {
+namespace {
+
+/// How often a drainer took over a send queue of the device.
+std::uint64_t drains(ibv_context *context)
+{
+	std::uint64_t count = 0;
+
+	std::ifstream file(std::string(context->device->ibdev_path) + "/ports/1/hw_counters/drains");
+	if (!(file >> count))
+		fail("the counter of drains");
+	return count;
+}
+
+/// One side that posts and polls and does nothing else. All requests are signalled and numbered.
+class Poster {
+public:
+	explicit Poster(Side &side) : side_(side) {}
+
+	/// Posts one request, when there is room for it.
+	template <typename Post>
+	void post(const Post &post_it)
+	{
+		for (;;) {
+			const int error = post_it(posted_);
+			if (error == 0)
+				break;
+			if (error != ENOMEM)
+				fail("posting", error);
+			wait_until([&] { return poll() > 0; }, "room in the send ring");
+		}
+		posted_++;
+		if (posted_ % 16 == 0)
+			poll();
+	}
+
+	/// Takes the completions that are there, which have to come in order, and be good.
+	std::size_t poll()
+	{
+		const std::vector<ibv_wc> completions = poll_all(side_.send_cq());
+
+		for (const ibv_wc &wc : completions)
+			EXPECT_WC(wc, polled_++, IBV_WC_SUCCESS);
+		return completions.size();
+	}
+
+	void finish()
+	{
+		wait_until(
+			[&] {
+				poll();
+				return polled_ == posted_;
+			},
+			"all completions");
+	}
+
+	/// Posts until a drainer has taken over.
+	template <typename Post>
+	void until_drained(const Post &post_it)
+	{
+		const std::uint64_t before = drains(side_.context());
+
+		wait_until(
+			[&] {
+				for (int i = 0; i < 1000; i++)
+					post(post_it);
+				return drains(side_.context()) > before;
+			},
+			"a drainer");
+		for (int i = 0; i < 100; i++)
+			post(post_it);
+	}
+
+	std::uint64_t posted() const { return posted_; }
+	std::uint64_t polled() const { return polled_; }
+
+private:
+	Side &side_;
+	std::uint64_t posted_ = 0;
+	std::uint64_t polled_ = 0;
+};
+
+constexpr std::size_t slots = 64, slot = 4096;
+
+/// Writes of a number each into slots of a region, one after the other.
+class Drain : public testing::Test {
+protected:
+	int write(std::uint64_t n)
+	{
+		const std::size_t at = n % slots * slot;
+
+		std::copy_n(reinterpret_cast<const std::uint8_t *>(&n), sizeof(n), from_.data() + at);
+		return pair_.a().write({from_.sge(at, sizeof(n))}, {.id = n, .remote = to_.address(at), .rkey = rkey_});
+	}
+
+	/// The last number that arrived in each slot is the last that was written there.
+	void expect_arrived(std::uint64_t count)
+	{
+		for (std::uint64_t n = count - slots; n < count; n++) {
+			std::uint64_t found = 0;
+			std::copy_n(
+				to_.data() + n % slots * slot, sizeof(found), reinterpret_cast<std::uint8_t *>(&found));
+			EXPECT_EQ(found, n);
+		}
+	}
+
+	Pair pair_;
+	Region from_{pair_.a().pd(), slots *slot};
+	Region to_{pair_.b().pd(), slots *slot};
+	std::uint32_t rkey_ = to_.rkey(); // stays when the region goes
+	Poster poster_{pair_.a()};
+	std::function<int(std::uint64_t)> write_ = [this](std::uint64_t n) {
+		return write(n);
+	};
+};
+
+TEST_F(Drain, TakesOverFromWhoPostsWithoutAPause)
+{
+	poster_.until_drained(write_);
+	poster_.finish();
+	pair_.sync();
+	expect_arrived(poster_.posted());
+}
+
+TEST_F(Drain, ReadsWhatIsThere)
+{
+	from_.fill(0);
+	to_.fill_pattern(1);
+	poster_.until_drained([&](std::uint64_t n) {
+		const std::size_t at = n % slots * slot;
+		return pair_.a().read({from_.sge(at, slot)}, {.id = n, .remote = to_.address(at), .rkey = rkey_});
+	});
+	poster_.finish();
+	EXPECT_TRUE(same(from_.bytes(), to_.bytes()));
+}
+
+// After a pause the doorbell is needed again, and rings.
+TEST_F(Drain, LetsGoAfterAPause)
+{
+	for (int i = 0; i < 3; i++) {
+		poster_.until_drained(write_);
+		poster_.finish();
+		poster_.post(write_);
+		poster_.finish();
+	}
+	pair_.sync();
+	expect_arrived(poster_.posted());
+}
+
+// Whoever disconnects after posting needn't have waited for completions, as with a doorbell for each request, if TCP
+// has room for all: long messages make it find much.
+TEST_F(Drain, WhatWasPostedGoesOutBeforeTheEnd)
+{
+	const auto write = [&](std::uint64_t n, std::size_t octets) {
+		return pair_.a().write({from_.sge(0, octets)}, {.id = n, .remote = to_.address(), .rkey = rkey_});
+	};
+
+	from_.fill_pattern(2);
+	poster_.until_drained([&](std::uint64_t n) { return write(n, from_.size()); });
+	from_.data()[0] ^= 1;
+	for (std::size_t i = 0; i < slots; i++)
+		poster_.post([&](std::uint64_t n) { return write(n, 32 << 10); });
+	ASSERT_EQ(pair_.a().modify(IBV_QPS_SQD), 0);
+	pair_.b().wait_disconnected();
+	pair_.a().wait_disconnected();
+	poster_.finish();
+	EXPECT_TRUE(same(from_.bytes(), to_.bytes()));
+}
+
+TEST_F(Drain, AnErrorFlushesEachRequestOnce)
+{
+	poster_.until_drained(write_);
+	ASSERT_EQ(pair_.a().modify(IBV_QPS_ERR), 0);
+	ASSERT_EQ(write(poster_.posted()), 0);
+	bool flushed = false;
+	for (std::uint64_t n = poster_.polled(); n <= poster_.posted(); n++) {
+		const ibv_wc wc = pair_.a().sent();
+		EXPECT_EQ(wc.wr_id, n);
+		EXPECT_EQ(wc.status, flushed || n == poster_.posted() ? IBV_WC_WR_FLUSH_ERR : wc.status);
+		flushed |= wc.status != IBV_WC_SUCCESS;
+	}
+	EXPECT_TRUE(poll_all(pair_.a().send_cq()).empty());
+}
+
+TEST_F(Drain, APeersRefusalEndsIt)
+{
+	poster_.until_drained(write_);
+	to_.deregister();
+	// The Terminate comes at some time; until then Writes are taken.
+	wait_until([&] { return write(0) != 0 || pair_.a().state() == IBV_QPS_ERR; }, "the error state");
+	pair_.a().wait_disconnected();
+}
+
+TEST_F(Drain, TheQueuePairMayGoAtAnyTime)
+{
+	poster_.until_drained(write_);
+	pair_.a().destroy_qp();
+}
+
+// The other end, and with it the device's last object of this connection, goes under a drainer.
+TEST_F(Drain, ThePeerMayGoAtAnyTime)
+{
+	poster_.until_drained(write_);
+	pair_.b().destroy_qp();
+	wait_until(
+		[&] {
+			poll_all(pair_.a().send_cq());
+			return pair_.a().state() == IBV_QPS_ERR;
+		},
+		"the error state");
+}
+
+TEST_F(Drain, CanBeSwitchedOff)
+{
+	poster_.until_drained(write_);
+	const Parameters off(std::map<std::string, std::string>{{"drain", "N"}});
+	std::uint64_t before = 0;
+	for (int i = 0; i < 20000; i++) {
+		poster_.post(write_);
+		if (i == 2000) // what is being drained has been let go by then
+			before = drains(pair_.a().context());
+	}
+	poster_.finish();
+	EXPECT_EQ(drains(pair_.a().context()), before);
+	pair_.sync();
+	expect_arrived(poster_.posted());
+}
+
+// Who sleeps until there is a completion would sleep beside a processor that is kept busy for it.
+TEST(Drained, NotForWhoSleeps)
+{
+	Options options;
+	options.completion_channel = true;
+	Pair pair(options);
+	const Region from(pair.a().pd(), slot);
+	const Region to(pair.b().pd(), slot);
+	const std::uint64_t before = drains(pair.a().context());
+	ibv_cq *cq = nullptr;
+	void *context = nullptr;
+
+	for (int i = 0; i < 300; i++) {
+		ASSERT_EQ(ibv_req_notify_cq(pair.a().send_cq(), 0), 0);
+		for (int n = 0; n < 60; n++) {
+			const Work work = {.flags = n == 59 ? unsigned{IBV_SEND_SIGNALED} : 0,
+				.remote = to.address(),
+				.rkey = to.rkey()};
+			ASSERT_EQ(pair.a().write({from.sge()}, work), 0);
+		}
+		ASSERT_EQ(ibv_get_cq_event(pair.a().channel(), &cq, &context), 0);
+		ibv_ack_cq_events(cq, 1);
+		EXPECT_EQ(pair.a().sent().status, IBV_WC_SUCCESS);
+	}
+	EXPECT_EQ(drains(pair.a().context()), before);
+}
+
+TEST(Drained, NotForWhoTakesTurns)
+{
+	Pair pair;
+	const auto both = [&] {
+		return drains(pair.a().context()) + drains(pair.b().context());
+	};
+	const std::uint64_t before = both();
+	// Without the pauses of those that wait longer
+	const auto spin = [](ibv_cq *cq) {
+		for (int i = 0; i < 1000; i++) {
+			if (!poll_all(cq).empty())
+				return true;
+		}
+		return false;
+	};
+
+	pair.a().receive_empty(1);
+	pair.b().receive_empty(1);
+	for (int i = 0; i < 20000; i++) {
+		Side &self = i % 2 ? pair.b() : pair.a();
+		Side &peer = i % 2 ? pair.a() : pair.b();
+		ASSERT_EQ(self.send(), 0);
+		if (!spin(peer.recv_cq()))
+			peer.received();
+		if (!spin(self.send_cq()))
+			self.sent();
+		ASSERT_EQ(peer.receive(), 0);
+	}
+	EXPECT_EQ(both(), before);
+}
+
+} // namespace
+} // namespace vt
