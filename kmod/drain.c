@@ -214,7 +214,8 @@ static bool serve(struct kiw_stream *s, bool keep, u64 now, u64 *moved)
 		*moved += n;
 		if (n)
 			d->moved = now;
-		keep = keep && s->qp->state == KIW_QP_RTS && now - d->moved < d->patience;
+		keep = keep && s->qp->state == KIW_QP_RTS && !in_turns(s) &&
+		       now - d->moved < d->patience;
 	} else {
 		keep = false;
 	}

@@ -455,7 +455,7 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->dev = qp->dev;
 	s->neg = *neg;
 	s->async = IB_EVENT_QP_FATAL;
-	s->drain.heard = jiffies;
+	s->drain.heard = jiffies - KIW_DRAIN_LATELY;
 	INIT_DELAYED_WORK(&s->work, stream_work);
 	s->tx.gate = first;
 	if (first && neg->p2p)
