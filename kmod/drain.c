@@ -41,6 +41,8 @@ MODULE_PARM_DESC(drain,
 #define DRAIN_PAYS	HZ
 #define DRAIN_AGAIN_MIN	(HZ / 32 + 1)
 #define DRAIN_AGAIN_MAX	(4 * HZ)
+/* What a doorbell sent, octets, beyond which a system call is nothing beside it. */
+#define DRAIN_LONG	(2U << 20)
 /* A request counts as much as so many octets. */
 #define DRAIN_REQUEST	2048
 
@@ -159,7 +161,7 @@ static bool rung(struct drainer *dr, struct kiw_stream *s, u64 now)
 				    DRAIN_PAUSE_MAX);
 	dr->began = now;
 	n = progress(s);
-	if (in_turns(s) || pause > DRAIN_BREAK) {
+	if (in_turns(s) || pause > DRAIN_BREAK || n > DRAIN_LONG) {
 		run_begin(dr, now);
 		return false;
 	}
