@@ -31,7 +31,7 @@ struct kiw_stream;
  * struct kiw_drain - what a stream has to do with a drainer; socket lock, but for @node
  * @node: in the drainer's lists; the drainer's lock, then the worker's own
  * @on: a drainer looks at the send ring, the process need not ring
- * @heard: when the peer's last message ended, jiffies; Read Responses don't count
+ * @heard: when the peer's last segment was through, jiffies; those of Read Responses don't count
  * @index: of the next send request, when it was looked at last
  * @offset: octets of the stream sent by then
  * @moved: when one of them was found to have changed, ns

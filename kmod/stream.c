@@ -11,8 +11,8 @@
  * the callbacks back and clears sk_user_data, so that no callback finds the stream; it clears
  * qp->stream, so that no doorbell does; and it clears s->ep, so that the endpoint isn't notified.
  * Then it waits for the work, which is the only one left that had been told before. Released: what
- * remains are references that a doorbell took a moment ago; each of them finds s->qp cleared under
- * the socket lock and lets go. The last one frees the memory; the socket's memory is held by
+ * remains are references that a doorbell took a moment ago, or that a drainer has; each of them
+ * finds s->qp cleared under the socket lock and lets go. The last one frees the memory; the socket's memory is held by
  * sock_hold() until then.
  */
 #include "stream.h"

@@ -4,7 +4,7 @@
  * gate, and the orderly and the disorderly end.
  *
  * Everything in struct kiw_stream is protected by the socket lock. References: the endpoint that
- * started it, the QP while it is attached, and whoever took one through the QP.
+ * started it, the QP while it is attached, whoever took one through the QP, and a drainer.
  */
 #ifndef KIWARP_STREAM_H
 #define KIWARP_STREAM_H
