@@ -12,8 +12,8 @@
  * qp->stream, so that no doorbell does; and it clears s->ep, so that the endpoint isn't notified.
  * Then it waits for the work, which is the only one left that had been told before. Released: what
  * remains are references that a doorbell took a moment ago, or that a drainer has; each of them
- * finds s->qp cleared under the socket lock and lets go. The last one frees the memory; the socket's memory is held by
- * sock_hold() until then.
+ * finds s->qp cleared under the socket lock and lets go. The last one frees the memory; the
+ * socket's memory is held by sock_hold() until then.
  */
 #include "stream.h"
 
