@@ -34,7 +34,10 @@ u32 kiw_crc_update(u32 crc, const void *p, size_t n)
 
 #endif
 
-/* Large enough to amortise the calls, small enough to still be cached when read back */
+/*
+ * Large enough to amortise the calls, small enough to still be cached when read back.
+ * Longer copies write past the caches on some processors: tests/bench/crc.cpp.
+ */
 #define COPY_CHUNK 1024
 
 u32 kiw_crc_copy(u32 crc, void *dst, const void *src, size_t n)

@@ -5,7 +5,7 @@ cd "$(dirname "$(readlink -f "$0")")/../.." || exit 1
 . tests/lib.sh
 . tests/bench/parse.sh
 bin=build/tests/bench
-make -s -C tests/bench O="$PWD/$bin" report "$PWD"/$bin/bench_{pingpong,tcp} || exit 1
+make -s -C tests/bench O="$PWD/$bin" report crc "$PWD"/$bin/bench_{pingpong,tcp} || exit 1
 
 is() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "'$2' instead of '$3'"; fi; }
 
@@ -206,5 +206,11 @@ serve tcp_zero_copy bench_tcp messages --octets 65536 --count 500 --zerocopy
 serve tcp_connections bench_tcp connections --count 200
 t tcp_client_needs_a_server bash -c "! $bin/bench_tcp messages client 127.0.0.1 18998"
 t ping_pong_refuses_nonsense bash -c "! $bin/bench_pingpong blocking server 127.0.0.1 0 64 200"
+if grep -qw sse4_2 /proc/cpuinfo; then
+	t crc_ways_agree_and_have_figures "$bin/bench_crc" --repetitions 1 --megabytes 1
+	is crc_figures_of_each_size "$(grep -cE '^\| [0-9]+ \| (warm|cold) \|( [0-9]+\.[0-9] \|){7}$' "$WORK/output")" 12
+else
+	skip crc_ways_agree_and_have_figures "this processor has no instruction for CRC32C"
+fi
 is bench_refuses_unknown_names "$(scripts/bench nothing 2>/dev/null; echo $?)" 2
 finish
