@@ -29,14 +29,12 @@ extern "C" {
 
 /**
  * struct kiw_op_info - what there is to know about one RDMAP opcode
- * @name: for traces and messages
  * @qn: queue number, if untagged
  * @hdr_len: octets in front of the payload; for Terminate the DDP header alone
  * @flags: KIW_F_*
  * @cap: KIW_CAP_* it takes to accept it, 0 for RFC 5040 opcodes
  */
 struct kiw_op_info {
-	const char *name;
 	u8 qn;
 	u8 hdr_len;
 	u8 flags;
@@ -45,14 +43,6 @@ struct kiw_op_info {
 
 /* One row per opcode, indexed by enum kiw_op */
 extern const struct kiw_op_info kiw_ops[KIW_OP_COUNT];
-
-/**
- * kiw_op_name() - printable name of an opcode
- * @op: any value, also one off the wire
- *
- * Return: a constant string.
- */
-const char *kiw_op_name(u8 op);
 
 /**
  * struct kiw_rreq - contents of a Read Request, RFC 5040 section 4.4

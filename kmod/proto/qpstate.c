@@ -83,16 +83,3 @@ struct kiw_qp_step kiw_qp_next(enum kiw_qp_state state, enum kiw_qp_event event)
 		return qp_steps[state][event];
 	return step;
 }
-
-const char *kiw_qp_state_name(enum kiw_qp_state state)
-{
-	static const char *const names[KIW_QP_STATES] = {
-		[KIW_QP_IDLE] = "idle",
-		[KIW_QP_RTS] = "ready",
-		[KIW_QP_CLOSING] = "closing",
-		[KIW_QP_TERMINATE] = "terminate",
-		[KIW_QP_ERROR] = "error",
-	};
-
-	return (u32)state < KIW_QP_STATES ? names[state] : "unknown";
-}

@@ -101,14 +101,6 @@ struct kiw_qp_step {
  */
 struct kiw_qp_step kiw_qp_next(enum kiw_qp_state state, enum kiw_qp_event event);
 
-/**
- * kiw_qp_state_name() - printable name of a state
- * @state: any value
- *
- * Return: a constant string.
- */
-const char *kiw_qp_state_name(enum kiw_qp_state state);
-
 #ifdef __cplusplus
 }
 #endif

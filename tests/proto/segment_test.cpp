@@ -228,14 +228,6 @@ TEST(Segment, terminate_of_any_length_is_passed_on)
 	}
 }
 
-TEST(Segment, every_opcode_has_a_name)
-{
-	for (unsigned op = 0; op < KIW_OP_COUNT; op++)
-		EXPECT_STREQ(kiw_op_name(static_cast<std::uint8_t>(op)), kiw_ops[op].name);
-	EXPECT_STREQ(kiw_op_name(0xc), "Unknown");
-	EXPECT_STREQ(kiw_op_name(0xff), "Unknown");
-}
-
 kiw_seg part(std::uint32_t msn, std::uint32_t mo, std::uint32_t len, bool last)
 {
 	kiw_seg s{};

@@ -30,26 +30,10 @@ namespace {
 constexpr std::size_t limit = 1 << 20;
 constexpr uid_t nobody = 65534;
 
-using Context = std::unique_ptr<ibv_context, Closer<ibv_context, ibv_close_device>>;
-
 void require(bool good, const std::string &what)
 {
 	if (!good)
 		throw std::runtime_error(what + " (" + std::strerror(errno) + ")");
-}
-
-Context open_device(const std::string &name)
-{
-	int count = 0;
-	ibv_device **list = ibv_get_device_list(&count);
-	ibv_context *context = nullptr;
-
-	for (int i = 0; i < count; i++)
-		if (name == ibv_get_device_name(list[i]))
-			context = ibv_open_device(list[i]);
-	ibv_free_device_list(list);
-	require(context != nullptr, "no device " + name);
-	return Context(context);
 }
 
 // --- in a process without rights ------------------------------------------------------------------

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// A device that goes while a process uses it.
+// A device whose interface changes, or which goes, while a process uses it.
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +42,56 @@ protected:
 		return child.status();
 	}
 };
+
+/// What follows on a change of the interface: the events up to the one that is awaited, which must come.
+void expect_event(ibv_context *context, const char *change, ibv_event_type type)
+{
+	ASSERT_TRUE(run(change)) << change;
+	const auto event = wait_async(context, [=](const ibv_async_event &e) { return e.event_type == type; });
+	EXPECT_EQ(event.element.port_num, 1) << change;
+}
+
+ibv_port_state port_state(ibv_context *context)
+{
+	ibv_port_attr attr{};
+
+	if (const int err = ibv_query_port(context, 1, &attr))
+		fail("ibv_query_port", err);
+	return attr.state;
+}
+
+TEST_F(SpareDevice, SaysWhenItsPortGoesDownAndUp)
+{
+	const Context context = open_device("kiwt");
+
+	EXPECT_EQ(port_state(context.get()), IBV_PORT_ACTIVE);
+	expect_event(context.get(), "ip link set kiwt0 down", IBV_EVENT_PORT_ERR);
+	EXPECT_EQ(port_state(context.get()), IBV_PORT_DOWN);
+	expect_event(context.get(), "ip link set kiwt0 up", IBV_EVENT_PORT_ACTIVE);
+	EXPECT_EQ(port_state(context.get()), IBV_PORT_ACTIVE);
+}
+
+TEST_F(SpareDevice, LosesItsCarrierWithThePeer)
+{
+	const Context context = open_device("kiwt");
+
+	expect_event(context.get(), "ip link set kiwt1 down", IBV_EVENT_PORT_ERR);
+	EXPECT_EQ(port_state(context.get()), IBV_PORT_DOWN);
+	expect_event(context.get(), "ip link set kiwt1 up", IBV_EVENT_PORT_ACTIVE);
+	EXPECT_EQ(port_state(context.get()), IBV_PORT_ACTIVE);
+}
+
+TEST_F(SpareDevice, GidFollowsTheInterfacesAddress)
+{
+	constexpr std::array<std::uint8_t, 16> wanted{0x02, 0x00, 0x5e, 0x10, 0x20, 0x30};
+	const Context context = open_device("kiwt");
+	ibv_gid gid{};
+
+	expect_event(context.get(), "ip link set kiwt0 address 02:00:5e:10:20:30", IBV_EVENT_GID_CHANGE);
+	wait_until(
+		[&] { return !ibv_query_gid(context.get(), 1, 0, &gid) && !std::memcmp(gid.raw, wanted.data(), 16); },
+		"the GID to follow");
+}
 
 TEST_F(SpareDevice, CanBeDeletedWhileInUse)
 {

@@ -173,6 +173,21 @@ bool readable(int fd)
 
 // --- objects --------------------------------------------------------------------------------------
 
+Context open_device(const std::string &name)
+{
+	int count = 0;
+	ibv_device **list = ibv_get_device_list(&count);
+	ibv_context *context = nullptr;
+
+	for (int i = 0; i < count; i++)
+		if (name == ibv_get_device_name(list[i]))
+			context = ibv_open_device(list[i]);
+	ibv_free_device_list(list);
+	if (!context)
+		fail("device " + name, errno);
+	return Context(context);
+}
+
 Pd make_pd(ibv_context *context)
 {
 	Pd pd(ibv_alloc_pd(context));
