@@ -3,6 +3,7 @@
 // Connections through rdma_cm: start, refusal, end.
 #include <arpa/inet.h>
 #include <cerrno>
+#include <netinet/tcp.h>
 #include <numeric>
 #include <unistd.h>
 
@@ -34,6 +35,8 @@ public:
 			where.address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 
 		fd_ = socket(where.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		const int save = 1;
+		setsockopt(fd_, IPPROTO_TCP, TCP_SAVE_SYN, &save, sizeof(save));
 		if (bind(fd_, where.sa(wanted), length) || listen(fd_, 16))
 			error = errno;
 		sockaddr_storage name{};
@@ -42,6 +45,19 @@ public:
 		port = ntohs(reinterpret_cast<sockaddr_in *>(&name)->sin_port);
 	}
 	~TcpListener() { close(fd_); }
+	/// Takes the next connection, and returns what its SYN was, from the IP header on.
+	std::vector<std::uint8_t> next_syn() const
+	{
+		std::vector<std::uint8_t> syn(200);
+		socklen_t size = syn.size();
+		wait_readable(fd_, "a connection");
+		const int taken = ::accept(fd_, nullptr, nullptr);
+		if (getsockopt(taken, IPPROTO_TCP, TCP_SAVED_SYN, syn.data(), &size))
+			fail("TCP_SAVED_SYN", errno);
+		close(taken);
+		syn.resize(size);
+		return syn;
+	}
 	TcpListener(const TcpListener &) = delete;
 	TcpListener &operator=(const TcpListener &) = delete;
 
@@ -125,6 +141,19 @@ TEST(Connect, NobodyListensMeansRejected)
 	const Event event = a->events().wait(RDMA_CM_EVENT_REJECTED, a->id());
 	EXPECT_EQ(event.status, -ECONNREFUSED);
 	EXPECT_TRUE(event.private_data.empty());
+}
+
+TEST(Connect, TypeOfServiceIsOnTheWire)
+{
+	const TcpListener mute;
+
+	for (const std::uint8_t wanted : {0x00, 0x28, 0xb8}) {
+		const auto a = start_connecting(mute.port, {.type_of_service = wanted});
+		const auto syn = mute.next_syn();
+		ASSERT_GE(syn.size(), 40);
+		// Behind the version, the traffic class of IPv6; the second octet of IPv4
+		EXPECT_EQ(syn[0] >> 4 == 6 ? (syn[0] << 4 | syn[1] >> 4) & 0xff : syn[1], wanted);
+	}
 }
 
 TEST(Connect, AttemptAtAMutePeerCanBeGivenUp)

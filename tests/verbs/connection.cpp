@@ -291,7 +291,10 @@ std::unique_ptr<Side> start_connecting(std::uint16_t port, const Options &option
 	auto side = std::make_unique<Side>(std::move(caller.id), caller.events, options);
 	rdma_conn_param param = parameters(options.request_data, options.reads);
 	const Parameters wanted(options.parameters);
+	std::uint8_t tos = options.type_of_service;
 
+	if (tos && rdma_set_option(side->id(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)))
+		fail("rdma_set_option", errno);
 	if (rdma_connect(side->id(), &param))
 		fail("rdma_connect", errno);
 	return side;

@@ -33,7 +33,9 @@ Where parse_where(const char *variable, const char *otherwise)
 	const char *value = std::getenv(variable);
 	const std::string text = value ? value : otherwise;
 	const std::size_t at = text.find('@');
-	const std::string address = text.substr(0, at);
+	const std::string whole = text.substr(0, at);
+	const std::size_t scope = whole.find('%');
+	const std::string address = whole.substr(0, scope);
 	Where where{};
 
 	auto *v4 = reinterpret_cast<sockaddr_in *>(&where.address);
@@ -44,6 +46,8 @@ Where parse_where(const char *variable, const char *otherwise)
 		v6->sin6_family = AF_INET6;
 	else
 		fail(std::string(variable) + " has no address: " + text);
+	if (scope != std::string::npos)
+		v6->sin6_scope_id = static_cast<std::uint32_t>(std::stoul(whole.substr(scope + 1)));
 	if (at != std::string::npos)
 		where.netns = text.substr(at + 1);
 	return where;

@@ -24,7 +24,8 @@ namespace vt {
 
 // --- the environment ------------------------------------------------------------------------------
 
-/// An end: its address (port 0) and the network namespace that it lives in, empty for this one.
+/// An end: its address (port 0) and the network namespace that it lives in, empty for this one. As text: ADDRESS,
+/// ADDRESS%INTERFACE by number where it is link-local, and @NAMESPACE.
 struct Where {
 	sockaddr_storage address;
 	std::string netns;
