@@ -120,7 +120,7 @@ TEST(Segment, every_length_of_every_opcode_gets_its_verdict)
 				expected = n < info.hdr_len   ? KIW_ERR_RDMAP_CATASTROPHE
 					   : n > info.hdr_len ? KIW_ERR_DDP_TOOLONG
 							      : KIW_OK;
-			ASSERT_EQ(verdict(first(longest, n)), expected) << info.name << " " << n;
+			ASSERT_EQ(verdict(first(longest, n)), expected) << op << " " << n;
 		}
 	}
 }
