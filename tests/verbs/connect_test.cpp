@@ -44,17 +44,22 @@ public:
 		getsockname(fd_, reinterpret_cast<sockaddr *>(&name), &size);
 		port = ntohs(reinterpret_cast<sockaddr_in *>(&name)->sin_port);
 	}
-	~TcpListener() { close(fd_); }
-	/// Takes the next connection, and returns what its SYN was, from the IP header on.
-	std::vector<std::uint8_t> next_syn() const
+	~TcpListener()
+	{
+		for (const int fd : taken_)
+			close(fd);
+		close(fd_);
+	}
+	/// Takes the next connection, and returns what its SYN was, from the IP header on. The connection stays:
+	/// callers whom nobody answers try again.
+	std::vector<std::uint8_t> next_syn()
 	{
 		std::vector<std::uint8_t> syn(200);
 		socklen_t size = syn.size();
 		wait_readable(fd_, "a connection");
-		const int taken = ::accept(fd_, nullptr, nullptr);
-		if (getsockopt(taken, IPPROTO_TCP, TCP_SAVED_SYN, syn.data(), &size))
+		taken_.push_back(::accept(fd_, nullptr, nullptr));
+		if (getsockopt(taken_.back(), IPPROTO_TCP, TCP_SAVED_SYN, syn.data(), &size))
 			fail("TCP_SAVED_SYN", errno);
-		close(taken);
 		syn.resize(size);
 		return syn;
 	}
@@ -66,6 +71,7 @@ public:
 
 private:
 	int fd_ = -1;
+	std::vector<int> taken_;
 };
 
 TEST(Connect, PrivateDataOfEveryLengthBothWays)
@@ -145,7 +151,7 @@ TEST(Connect, NobodyListensMeansRejected)
 
 TEST(Connect, TypeOfServiceIsOnTheWire)
 {
-	const TcpListener mute;
+	TcpListener mute;
 
 	for (const std::uint8_t wanted : {0x00, 0x28, 0xb8}) {
 		const auto a = start_connecting(mute.port, {.type_of_service = wanted});
