@@ -11,7 +11,7 @@ declare -A ADDRESS=([ours]=10.77.0.2 [siw]=10.78.0.2 [rxe]=10.80.0.2 [tcp]=10.77
 declare -A CRC_SWITCH=([ours]=/sys/module/kiwarp/parameters/crc [siw]=/sys/module/siw/parameters/mpa_crc_required)
 declare -A absent=()	# why a contender can't run here at all
 FAST_CRC=(crc32c=bench_crc32c skb_crc32c=bench_skb_crc32c)
-tracer=()	# what the client is started by
+tracer=() server_tracer=()	# what client and server are started by
 TOOLS=/usr/lib/kiwarp/tests
 MODULES=/usr/lib/kiwarp/guest
 IPERF3_MOST=1048576
@@ -114,7 +114,7 @@ both() {
 	reason=
 	# What TCP does for a process runs on its processor here. A driver's own threads aren't bound by this.
 	[ "$cpus" != 1 ] || pin=(taskset -c 0)
-	ip netns exec right timeout -k 2 "$LIMIT" "${pin[@]}" "${server[@]}" >"$WORK/server" 2>&1 &
+	ip netns exec right timeout -k 2 "$LIMIT" "${pin[@]}" "${server_tracer[@]}" "${server[@]}" >"$WORK/server" 2>&1 &
 	pid=$!
 	PORT=$port until_true settled "$pid" || :
 	ip netns exec left timeout -k 2 "$LIMIT" "${pin[@]}" "${tracer[@]}" "$@" >"$WORK/client" 2>&1 || status=$?

@@ -31,6 +31,10 @@ counted() {
 # than a short one, so that neither the programs' start nor the connection counts. 64 octets go both ways in turn, 8 are
 # posted in lists of 32. System calls are those of the client, for its own messages, in runs of their own.
 measure_counters() {
+	if [ "$kind" = connection ]; then
+		measure_setup "$@"
+		return
+	fi
 	local short=512 long=$((512 + $2)) who=$1 tool=ib_${kind%_events}_bw options=() messages=$2 tracer=() calls
 	case $octets in
 	8) options=(-l 32) ;;
@@ -43,7 +47,7 @@ measure_counters() {
 	one_run $long || return
 	counted >"$WORK/after"
 
-	tracer=(strace -f -c -U "calls,name" -o "$WORK/trace")
+	tracer=("${STRACE[@]}" "$WORK/trace")
 	one_run $short && calls_of_trace "$WORK/trace" || return
 	calls=$value
 	one_run $long && calls_of_trace "$WORK/trace" || return
@@ -52,4 +56,20 @@ measure_counters() {
 		echo "system calls: $(awk -v calls=$((value - calls)) -v n="$2" 'BEGIN { printf "%.3f", calls / n }')"
 	)
 }
+# measure_setup WHO CONNECTIONS: the same of a connection that is made and closed: system calls of both ends
+measure_setup() {
+	local short=64 calls
+	traced_setup "$1" $short || return
+	calls=$value
+	traced_setup "$1" $((short + $2)) || return
+	per_message="system calls: $(awk -v calls=$((value - calls)) -v n="$2" 'BEGIN { printf "%.3f", calls / n }')"
+}
+# traced_setup WHO CONNECTIONS: sets "value"
+traced_setup() {
+	local calls tracer=("${STRACE[@]}" "$WORK/trace") server_tracer=("${STRACE[@]}" "$WORK/trace.server")
+	measure_connections "$@" && calls_of_trace "$WORK/trace" || return
+	calls=$value
+	calls_of_trace "$WORK/trace.server" && value=$((value + calls))
+}
+STRACE=(strace -f -c -U "calls,name" -o)
 one_run() { perftest "$who" "$tool" "$1" "${options[@]}"; }

@@ -172,7 +172,7 @@ std::string short_name(const Cell &c)
 		return "connections";
 	if (c.group == "memory")
 		return std::to_string(c.qps) + " connections";
-	auto name = size_name(c.octets) + " " + kind_name(c.kind);
+	auto name = c.octets ? size_name(c.octets) + " " + kind_name(c.kind) : kind_name(c.kind);
 	if (c.group == "qps")
 		name += ", " + std::to_string(c.qps) + (c.qps == 1 ? " QP, " : " QPs, ") + std::to_string(c.cpus) +
 			(c.cpus == 1 ? " CPU" : " CPUs");

@@ -63,26 +63,6 @@ void only_from(Range where)
 	set_all("require-end", where.end);
 }
 
-Range kernel_function(const std::string &wanted)
-{
-	std::ifstream symbols("/proc/kallsyms");
-	std::uint64_t start = 0;
-	std::string line;
-
-	while (std::getline(symbols, line)) {
-		std::istringstream words(line);
-		std::string type, name;
-		std::uint64_t address = 0;
-
-		words >> std::hex >> address >> type >> name;
-		if (name == wanted)
-			start = address;
-		else if (start && address > start)
-			return {.start = start, .end = address};
-	}
-	vt::fail("/proc/kallsyms doesn't show " + wanted);
-}
-
 // TCP forgets a FIN for which it gets no memory: the sockets of both sides would stay for ever.
 void spare_the_fin()
 {
@@ -296,6 +276,26 @@ std::vector<Function> allocating_functions(const std::function<void()> &call)
 	return functions;
 }
 
+Range kernel_function(const std::string &wanted)
+{
+	std::ifstream symbols("/proc/kallsyms");
+	std::uint64_t start = 0;
+	std::string line;
+
+	while (std::getline(symbols, line)) {
+		std::istringstream words(line);
+		std::string type, name;
+		std::uint64_t address = 0;
+
+		words >> std::hex >> address >> type >> name;
+		if (name == wanted)
+			start = address;
+		else if (start && address > start)
+			return {.start = start, .end = address};
+	}
+	vt::fail("/proc/kallsyms doesn't show " + wanted);
+}
+
 Range module_code()
 {
 	const std::vector<Function> functions = module_functions();
@@ -321,9 +321,9 @@ bool with_nth_failing(unsigned int n, const std::function<void()> &call)
 	return times_left() != before;
 }
 
-Ran run_with_nth_failing(unsigned int n, const std::vector<std::string> &command)
+Ran run_with_nth_failing(unsigned int n, const std::vector<std::string> &command, Range where)
 {
-	prepare(module_code());
+	prepare(where);
 	set_all("times", plenty);
 	const unsigned int before = times_left();
 	Ran ran = run_counting(std::to_string(n), command);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// The kernel's fault injection (failslab and fail_page_alloc in debugfs), narrowed to allocations that have code of the
-// module on their stack.
+// The kernel's fault injection (failslab and fail_page_alloc in debugfs), narrowed to allocations that have certain code on
+// their stack, mostly that of the module.
 #pragma once
 
 #include <cstdint>
@@ -28,18 +28,20 @@ std::vector<Function> module_functions();
 std::vector<Function> allocating_functions(const std::function<void()> &call);
 /// From the first of them to the end of the last.
 Range module_code();
+/// A function of the kernel itself
+Range kernel_function(const std::string &wanted);
 
 /// Runs the call, and lets the n-th allocation fail that the calling thread makes in the module, where one is.
 /// Return: whether there was one.
 bool with_nth_failing(unsigned int n, const std::function<void()> &call);
 
-/// Runs a program with the n-th of its allocations in the module failing, and tells whether there was one.
+/// Runs a program with the n-th of its allocations in that code failing, and tells whether there was one.
 struct Ran {
 	int status; ///< of the program, 0 to 255
 	bool failed;
 	std::string output;
 };
-Ran run_with_nth_failing(unsigned int n, const std::vector<std::string> &command);
+Ran run_with_nth_failing(unsigned int n, const std::vector<std::string> &command, Range where = module_code());
 /// The same without faults
 Ran run(const std::vector<std::string> &command);
 

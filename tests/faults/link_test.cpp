@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Links and their interfaces come and go, while one allocation after the other fails under them.
+// Links and their interfaces, and the module, come and go, while one allocation after the other fails under them.
+#include <filesystem>
 #include <gtest/gtest.h>
 
 #include "../verbs/support.hpp"
@@ -21,7 +22,7 @@ void must(const std::vector<std::string> &command)
 	const Ran ran = run(command);
 
 	if (ran.status)
-		vt::fail(command[0] + " " + command[1] + " " + command[2] + ": " + ran.output);
+		vt::fail(command[0] + " " + command[1] + ": " + ran.output);
 }
 
 } // namespace
@@ -114,6 +115,36 @@ TEST_F(LinkFaults, InterfaceGoes)
 	const Ran ran = run_with_nth_failing(1, {"ip", "link", "delete", "fault0"});
 	EXPECT_EQ(ran.status, 0) << ran.output;
 	expect_back_to(before);
+}
+
+// Takes all devices away: run by itself, after all others.
+TEST(ModuleFaults, Load)
+{
+	const std::vector<std::string> load = {"modprobe", "kiwarp"}, unload = {"rmmod", "kiwarp"};
+	unsigned int n = 0, refused = 0;
+	bool failed = false;
+
+	must(unload);
+	do {
+		const testing::ScopedTrace trace(__FILE__, __LINE__, "fault " + std::to_string(++n));
+
+		ASSERT_LT(n, enough);
+		// Its first code is gone when it is loaded, and has no addresses before: known is who calls it.
+		const Ran ran = run_with_nth_failing(n, load, kernel_function("do_one_initcall"));
+		failed = ran.failed;
+		if (ran.status) {
+			refused++;
+			ASSERT_TRUE(failed) << ran.output;
+			EXPECT_NE(ran.output.find("Cannot allocate memory"), std::string::npos) << ran.output;
+			EXPECT_FALSE(std::filesystem::exists("/sys/module/kiwarp"));
+			must(load);
+		}
+		must({"rdma", "link", "add", "kiwf", "type", "kiwarp", "netdev", "lo"});
+		must(unload);
+	} while (failed && !HasFailure());
+	std::cout << "  allocations that failed: " << n - 1 << ", refused: " << refused << '\n';
+	EXPECT_GT(refused, 0U);
+	must(load);
 }
 
 } // namespace faults

@@ -259,6 +259,7 @@ Caller::Caller(std::uint16_t port) : events(std::make_shared<EventChannel>())
 	Where from = client_end();
 	Where to = server_end();
 
+	to.seen_from(from);
 	id = make_id(*events, from.netns);
 	// Where the peer's ARP reply is faster than RDMA core's bookkeeping, it waits for the whole of its time.
 	Event event = {.type = RDMA_CM_EVENT_ADDR_ERROR};

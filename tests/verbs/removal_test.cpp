@@ -87,7 +87,8 @@ TEST_F(SpareDevice, GidFollowsTheInterfacesAddress)
 	const Context context = open_device("kiwt");
 	ibv_gid gid{};
 
-	expect_event(context.get(), "ip link set kiwt0 address 02:00:5e:10:20:30", IBV_EVENT_GID_CHANGE);
+	// RDMA core keeps this event for itself.
+	ASSERT_TRUE(run("ip link set kiwt0 address 02:00:5e:10:20:30"));
 	wait_until(
 		[&] { return !ibv_query_gid(context.get(), 1, 0, &gid) && !std::memcmp(gid.raw, wanted.data(), 16); },
 		"the GID to follow");

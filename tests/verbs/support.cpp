@@ -76,6 +76,14 @@ Where server_end()
 	return parse_where("KIWARP_TEST_SERVER", "10.77.0.2@right");
 }
 
+void Where::seen_from(const Where &other)
+{
+	const auto *from = reinterpret_cast<const sockaddr_in6 *>(&other.address);
+
+	if (from->sin6_family == AF_INET6)
+		reinterpret_cast<sockaddr_in6 *>(&address)->sin6_scope_id = from->sin6_scope_id;
+}
+
 /// Gives a parameter of the module a value, and tells which it had; nothing if that isn't possible.
 static std::optional<std::string> exchange_parameter(const std::string &name, const std::string &value)
 {

@@ -31,6 +31,8 @@ struct Where {
 	std::string netns;
 
 	sockaddr *sa(std::uint16_t port);
+	/// The number of the interface that a link-local address belongs to is the other end's own.
+	void seen_from(const Where &other);
 };
 
 Where client_end();
