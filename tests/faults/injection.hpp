@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// The kernel's fault injection (failslab and fail_page_alloc in debugfs), narrowed to allocations that have certain code on
-// their stack, mostly that of the module.
+// The kernel's fault injection (failslab and fail_page_alloc in debugfs), narrowed to allocations that have certain
+// code on their stack, mostly that of the module.
 #pragma once
 
 #include <cstdint>
