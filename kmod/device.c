@@ -3,7 +3,9 @@
 #include <linux/etherdevice.h>
 #include <linux/if_arp.h>
 #include <linux/module.h>
+#include <linux/rcupdate.h>
 #include <linux/rtnetlink.h>
+#include <linux/workqueue.h>
 #include <net/addrconf.h>
 #include <rdma/ib_addr.h>
 #include <rdma/iw_cm.h>
@@ -251,6 +253,23 @@ static struct ib_client kiw_client = {
 	.remove = kiw_client_remove,
 };
 
+static struct workqueue_struct *kiw_farewell_wq;
+
+/*
+ * rdma_cm's ids first cease to keep the device, and then give back their references to its GID
+ * (cma_release_dev()). The work that frees a GID needs the table that the core frees with the
+ * device, and it doesn't notice. There is no sleep between the two: whoever is in there has got out
+ * when every task has been to sleep once, and what it queued has run when that queue was flushed.
+ */
+static void kiw_farewell(struct work_struct *work)
+{
+	struct kiw_device *dev = container_of(work, struct kiw_device, farewell);
+
+	synchronize_rcu_tasks();
+	flush_workqueue(ib_wq);
+	put_device(&dev->ibdev.dev);
+}
+
 /*
  * The last that RDMA core asks of a device, from ib_dealloc_device(). It is called once, however
  * the device goes: by `rdma link delete`, by its interface or namespace, or with the module.
@@ -262,8 +281,8 @@ static struct ib_client kiw_client = {
  * has a socket.
  *
  * Released: waits until the last endpoint has dropped its count, for which it needs nobody's help.
- * Then nothing points to the device but the list of netdev.c, which it leaves before the core frees
- * it.
+ * Then nothing points to the device but the list of netdev.c, which it leaves, and kiw_farewell(),
+ * which has a reference and is all that may be running when this returns.
  */
 static void kiw_dealloc_driver(struct ib_device *ibdev)
 {
@@ -278,6 +297,9 @@ static void kiw_dealloc_driver(struct ib_device *ibdev)
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mrs);
 	kiw_netdev_detach(dev);
+
+	get_device(&ibdev->dev);
+	queue_work(kiw_farewell_wq, &dev->farewell);
 }
 
 static const struct ib_device_ops kiw_device_ops = {
@@ -349,6 +371,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	INIT_LIST_HEAD(&dev->eps);
 	refcount_set(&dev->ep_count, 1);
 	init_completion(&dev->ep_none);
+	INIT_WORK(&dev->farewell, kiw_farewell);
 
 	eth_random_addr(dev->fallback_mac);
 	device_mac(dev, ndev, mac);
@@ -429,12 +452,18 @@ int kiw_device_init(void)
 	err = kiw_netdev_init();
 	if (err)
 		return err;
+	err = -ENOMEM;
+	kiw_farewell_wq = alloc_workqueue("kiwarp_farewell", WQ_UNBOUND, 0);
+	if (!kiw_farewell_wq)
+		goto err_netdev;
 	err = ib_register_client(&kiw_client);
 	if (err)
-		goto err_netdev;
+		goto err_wq;
 	rdma_link_register(&kiw_link_ops);
 	return 0;
 
+err_wq:
+	destroy_workqueue(kiw_farewell_wq);
 err_netdev:
 	kiw_netdev_exit();
 	return err;
@@ -446,5 +475,6 @@ void kiw_device_exit(void)
 	rdma_link_unregister(&kiw_link_ops);
 	ib_unregister_driver(KIW_DRIVER_ID);
 	ib_unregister_client(&kiw_client);
+	destroy_workqueue(kiw_farewell_wq);
 	kiw_netdev_exit();
 }

@@ -48,11 +48,12 @@
  * @num_cq: CQs that exist, at most KIW_MAX_CQ
  * @num_mr: regions that exist, at most KIW_MAX_MR
  * @num_pd: protection domains that exist, at most KIW_MAX_PD
+ * @farewell: puts the last reference, some time after dealloc_driver
  * @stats: counters
  *
- * Held by RDMA core from registration to dealloc_driver; verbs objects and endpoints hold no
- * reference of their own: the core destroys the former first, and dealloc_driver drops the
- * device's share of @ep_count and waits for @ep_none.
+ * Held by RDMA core from registration to dealloc_driver, and then by @farewell; verbs objects and
+ * endpoints hold no reference of their own: the core destroys the former first, and dealloc_driver
+ * drops the device's share of @ep_count and waits for @ep_none.
  */
 struct kiw_device {
 	struct ib_device	ibdev;
@@ -79,6 +80,7 @@ struct kiw_device {
 	atomic_t		num_mr;
 	atomic_t		num_pd;
 
+	struct work_struct	farewell;
 	struct kiw_stats	stats;
 };
 

@@ -38,8 +38,9 @@ err_stream:
  * Unreachable: kiw_device_exit() withdraws the link type, and no new device comes up. It has the
  * core unregister every device; when that returns, the core has no call of ours running and makes
  * none, including those that were already on their way out by another path, and dealloc_driver has
- * seen the last endpoint, region and QP of each. What remains, our client of the core, the notifier
- * and the namespace operations, finds no device until it is taken down as well.
+ * seen the last endpoint, region and QP of each; their farewells are waited for. What remains, our
+ * client of the core, the notifier and the namespace operations, finds no device until it is taken
+ * down as well.
  *
  * Released: endpoints were all that could have work, timers or socket callbacks pending, and
  * kiw_cm_exit() drains the work queue whose last item dropped the last of them. Drainers and works
