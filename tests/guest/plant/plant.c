@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Plants one fault in the kernel, so that the tests can see whether the guest's log check and detectors find it.
- * Loading always fails: there is nothing to unload afterwards.
+ * Plants one fault in the kernel, so that the tests can see whether the guest's log check and
+ * detectors find it. Loading always fails: there is nothing to unload afterwards.
  */
 #include <linux/kernel.h>
 #include <linux/module.h>
@@ -51,7 +51,7 @@ static void plant_overrun(void)
 	kfree(p);
 }
 
-/* Several, since the address of the last may stand for some time in a stack that isn't used any more. */
+/* Several: the address of the last may stand for some time in a stack that isn't used any more. */
 static void plant_leak(void)
 {
 	int i;
@@ -150,7 +150,7 @@ static void put_and_trim(void *skb)
 	}
 }
 
-/* Both accesses are in functions of the kernel. However they mix, a skb_trim() undoes each skb_put(). */
+/* Both are in functions of the kernel. A skb_trim() undoes each skb_put(), however they mix. */
 static void plant_race_elsewhere(void)
 {
 	struct sk_buff *skb = alloc_skb(1024, GFP_KERNEL);

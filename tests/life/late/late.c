@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Gives back a reference to a device's GID late, when the device may be gone. This is what rdma_cm does when it is
- * interrupted while it lets go of a device: it doesn't keep the device any more, and won't sleep before it is done.
- * Loading always fails: there is nothing to unload afterwards.
+ * Gives back a reference to a device's GID late, when the device may be gone. This is what rdma_cm
+ * does when it is interrupted while it lets go of a device: it doesn't keep the device any more,
+ * and won't sleep before it is done. Loading always fails: there is nothing to unload afterwards.
  */
 #include <linux/jiffies.h>
 #include <linux/module.h>
