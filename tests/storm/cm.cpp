@@ -5,12 +5,14 @@
 //
 // In nearly any order: RDMA core itself, whatever the device, ends in a BUG after an accept or a reject of an id that
 // is connecting, or after the second one of a request (Documentation/security.md). So ids that connect are never
-// answered, and requests once.
+// answered, and requests once. Nor does anybody ask for the attributes of a queue pair while an id is being bound:
+// where that fails, the id loses its device under the other call.
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 #include <unistd.h>
 
@@ -218,6 +220,7 @@ private:
 		vt::Where where = vt::server_end();
 
 		(void)where.sa(port(random));
+		const std::shared_lock lock(binding_);
 		return ucm_.bind(id, where.address);
 	}
 	int resolve_addr(Random &random, std::uint32_t id)
@@ -226,10 +229,13 @@ private:
 		vt::Where to = vt::server_end();
 
 		(void)to.sa(port(random));
+		const std::shared_lock lock(binding_);
 		return ucm_.resolve_addr(id, from.address, to.address);
 	}
-	int listen_at(Random &random, std::uint32_t id) const
+	int listen_at(Random &random, std::uint32_t id)
 	{
+		const std::shared_lock lock(binding_);
+
 		return ucm_.listen(id, random.one_in(3) ? random.below(4) : 64);
 	}
 	Ucm::Param param(Random &random, bool at_client)
@@ -255,6 +261,12 @@ private:
 		const std::uint32_t id = take_answerable(random);
 
 		return random.one_in(2) ? accept(random, id) : reject(random, id);
+	}
+	int init_qp_attr(Random &random, std::uint32_t id)
+	{
+		const std::unique_lock lock(binding_);
+
+		return ucm_.init_qp_attr(id, random.below(8));
 	}
 	int set_option(Random &random, std::uint32_t id) const
 	{
@@ -324,7 +336,7 @@ private:
 		case 8:
 			return destroy(known.id, random.one_in(4) ? other_ : ucm_);
 		case 9:
-			return ucm_.init_qp_attr(known.id, random.below(8));
+			return init_qp_attr(random, known.id);
 		case 10:
 			return ucm_.query(known.id, random.below(4));
 		case 11:
@@ -392,7 +404,8 @@ private:
 	// From the choice of what to answer to the answer: its id may become another's meanwhile, which then mustn't
 	// connect. Before mutex_.
 	std::mutex answering_;
-	std::mutex mutex_; // of what follows
+	std::shared_mutex binding_; // innermost
+	std::mutex mutex_;	    // of what follows
 	std::vector<Queue> queues_;
 	std::vector<Known> ids_;
 };
