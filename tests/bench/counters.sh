@@ -53,7 +53,7 @@ measure_counters() {
 	one_run $long && calls_of_trace "$WORK/trace" || return
 	per_message=$(
 		per_message "$messages" "$WORK"/{before,between,after}
-		echo "system calls: $(awk -v calls=$((value - calls)) -v n="$2" 'BEGIN { printf "%.3f", calls / n }')"
+		calls_of_each $((value - calls)) "$2"
 	)
 }
 # measure_setup WHO CONNECTIONS: the same of a connection that is made and closed: system calls of both ends
@@ -62,7 +62,7 @@ measure_setup() {
 	traced_setup "$1" $short || return
 	calls=$value
 	traced_setup "$1" $((short + $2)) || return
-	per_message="system calls: $(awk -v calls=$((value - calls)) -v n="$2" 'BEGIN { printf "%.3f", calls / n }')"
+	per_message=$(calls_of_each $((value - calls)) "$2")
 }
 # traced_setup WHO CONNECTIONS: sets "value"
 traced_setup() {
@@ -71,5 +71,6 @@ traced_setup() {
 	calls=$value
 	calls_of_trace "$WORK/trace.server" && value=$((value + calls))
 }
+calls_of_each() { awk -v calls="$1" -v n="$2" 'BEGIN { printf "system calls: %.3f\n", calls / n }'; }
 STRACE=(strace -f -c -U "calls,name" -o)
 one_run() { perftest "$who" "$tool" "$1" "${options[@]}"; }
