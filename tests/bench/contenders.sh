@@ -149,6 +149,14 @@ bench_tcp() {
 	line=$(cat "$WORK/client")
 }
 
+# sleeping: sets "options" to what has perftest sleep until there is a completion, if that is the kind. A sender that has used
+# up what it may send is told in memory that it may go on, which wakes nobody: it may send more than the receiver is ever behind.
+sleeping() {
+	options=()
+	[ "$kind" = "${kind%_events}" ] || options=(-e)
+	[ "$kind" != send_events ] || options+=(-r 8192)
+}
+
 # measure_bandwidth: megabytes (10^6) per second. Sets "moved" to the octets.
 measure_bandwidth() {
 	local n=$2 options=()
@@ -171,9 +179,7 @@ measure_bandwidth() {
 			"send ${ADDRESS[probe]} $port $octets $n" && probe_figure "$WORK/client"
 		;;
 	*)
-		case $kind in
-		*_events) options=(-e) ;;
-		esac
+		sleeping
 		# perftest counts 2^20 octets
 		perftest "$1" "ib_${kind%_events}_bw" "$n" "${options[@]}" && figure "$line" 4 0.0001 1000000 1.048576
 		;;

@@ -29,48 +29,40 @@ counted() {
 
 # measure_counters WHO MESSAGES: sets "per_message" to lines "NAME: VALUE". What a message takes is what a long run takes more
 # than a short one, so that neither the programs' start nor the connection counts. 64 octets go both ways in turn, 8 are
-# posted in lists of 32. System calls are those of the client, for its own messages, in runs of their own.
+# posted in lists of 32. A "connection" is one that is made and closed; of that only system calls are counted, which are
+# always those of both ends, in runs of their own.
 measure_counters() {
-	if [ "$kind" = connection ]; then
-		measure_setup "$@"
-		return
-	fi
-	local short=512 long=$((512 + $2)) who=$1 tool=ib_${kind%_events}_bw options=() messages=$2 tracer=() calls
+	local short=512 long=$((512 + $2)) who=$1 tool=ib_${kind%_events}_bw options=() messages=$2 calls
+	local run=one_run seen=
+	sleeping
 	case $octets in
-	8) options=(-l 32) ;;
+	8) options+=(-l 32) ;;
 	64) tool=ib_${kind%_events}_lat messages=$((2 * $2)) ;;
 	esac
-	[ "$kind" = "${kind%_events}" ] || options=(-e)
-	counted >"$WORK/before"
-	one_run $short || return
-	counted >"$WORK/between"
-	one_run $long || return
-	counted >"$WORK/after"
-
-	tracer=("${STRACE[@]}" "$WORK/trace")
-	one_run $short && calls_of_trace "$WORK/trace" || return
+	if [ "$kind" = connection ]; then
+		run=connections
+	else
+		counted >"$WORK/before"
+		one_run $short || return
+		counted >"$WORK/between"
+		one_run $long || return
+		counted >"$WORK/after"
+		seen=$(per_message "$messages" "$WORK"/{before,between,after})
+	fi
+	traced $run $short || return
 	calls=$value
-	one_run $long && calls_of_trace "$WORK/trace" || return
-	per_message=$(
-		per_message "$messages" "$WORK"/{before,between,after}
-		calls_of_each $((value - calls)) "$2"
+	traced $run $long || return
+	per_message=$seen${seen:+$'\n'}$(
+		awk -v calls=$((value - calls)) -v n="$messages" 'BEGIN { printf "system calls: %.3f", calls / n }'
 	)
 }
-# measure_setup WHO CONNECTIONS: the same of a connection that is made and closed: system calls of both ends
-measure_setup() {
-	local short=64 calls
-	traced_setup "$1" $short || return
-	calls=$value
-	traced_setup "$1" $((short + $2)) || return
-	per_message=$(calls_of_each $((value - calls)) "$2")
-}
-# traced_setup WHO CONNECTIONS: sets "value"
-traced_setup() {
-	local calls tracer=("${STRACE[@]}" "$WORK/trace") server_tracer=("${STRACE[@]}" "$WORK/trace.server")
-	measure_connections "$@" && calls_of_trace "$WORK/trace" || return
+one_run() { perftest "$who" "$tool" "$1" "${options[@]}"; }
+connections() { measure_connections "$who" "$1"; }
+# traced COMMAND...: sets "value" to how many system calls both ends make
+traced() {
+	local calls strace=(strace -f -c -U "calls,name" -o)
+	local tracer=("${strace[@]}" "$WORK/trace") server_tracer=("${strace[@]}" "$WORK/trace.server")
+	"$@" && calls_of_trace "$WORK/trace" || return
 	calls=$value
 	calls_of_trace "$WORK/trace.server" && value=$((value + calls))
 }
-calls_of_each() { awk -v calls="$1" -v n="$2" 'BEGIN { printf "system calls: %.3f\n", calls / n }'; }
-STRACE=(strace -f -c -U "calls,name" -o)
-one_run() { perftest "$who" "$tool" "$1" "${options[@]}"; }

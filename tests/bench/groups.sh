@@ -179,8 +179,10 @@ group_counters() {
 			turns ours siw
 		done
 		set_crc off
-		octets=0 kind=connection
+		octets=65536 kind=send_events
 		turns ours siw
+		octets=0 kind=connection
+		turns ours siw tcp
 	done
 	# What counts takes its time, too.
 	load_drivers "${FAST_CRC[@]}" || exit 1

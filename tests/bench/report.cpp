@@ -134,15 +134,17 @@ std::string table_of_counters(const Results &results)
 	};
 
 	out << "### Counts: for each message, and for 10^6 octets of messages\n\n"
-	    << "| | CRC | kiwarp | siw | kiwarp, 10^6 octets | siw, 10^6 octets |\n|---|---|---:|---:|---:|---:|\n";
+	    << "| | CRC | kiwarp | siw | TCP | kiwarp, 10^6 octets | siw, 10^6 octets |\n"
+	    << "|---|---|---:|---:|---:|---:|---:|\n";
 	for (const auto &[cell, contenders] : results) {
 		if (cell.group != "counters")
 			continue;
 		const auto &ours = find(results, cell, "ours"), &siw = find(results, cell, "siw");
+		const auto &tcp = find(results, cell, "tcp");
 
 		out << "| " << short_name(cell) << " | " << cell.crc << " | " << per_message(ours) << " | "
-		    << per_message(siw) << " | " << per_megabyte(ours, cell.octets) << " | "
-		    << per_megabyte(siw, cell.octets) << " |\n";
+		    << per_message(siw) << " | " << per_message(tcp) << " | " << per_megabyte(ours, cell.octets)
+		    << " | " << per_megabyte(siw, cell.octets) << " |\n";
 	}
 	return out.str();
 }
