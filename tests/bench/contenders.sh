@@ -199,6 +199,8 @@ measure_latency() {
 		fi
 		;;
 	esac
+	# Else the scheduler puts them on one processor, or on two, for as long as it likes.
+	local tracer=(taskset -c 0) server_tracer=(taskset -c $(($(nproc) - 1)))
 	if [ "$1" = tcp ]; then
 		both $TOOLS/bench_pingpong $mode server "${ADDRESS[tcp]}" "$port" "$octets" "$n" -- \
 			$TOOLS/bench_pingpong $mode client "${ADDRESS[tcp]}" "$port" "$octets" "$n" || return
