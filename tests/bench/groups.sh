@@ -81,7 +81,7 @@ group_bandwidth() {
 				done
 				set_crc off
 				stream_turns stream tcp
-				[ "$octets" != 65536 ] || stream_turns stream probe
+				stream_turns stream probe
 				[ "$SCOPE" = full ] || continue
 				stream_turns stream zerocopy
 				[ "$octets" != 65536 ] || kind="write" turns rxe

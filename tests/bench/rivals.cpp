@@ -166,8 +166,7 @@ std::vector<Rival> rivals(const Results &results, const Cell &c)
 	// Which of the others compete is up to what was run: they have a cell of their own there.
 	if (c.group == "bandwidth" && c.crc == "off" && c.kind != "read") {
 		add("zerocopy", "TCP, MSG_ZEROCOPY", find(results, stream_cell(c), "zerocopy"));
-		if (c.octets == 65536)
-			add("probe", "probe", find(results, stream_cell(c), "probe"));
+		add("probe", "probe", find(results, stream_cell(c), "probe"));
 	}
 	if (c.group == "bandwidth" && c.kind == "read") {
 		Cell write = c;
