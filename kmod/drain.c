@@ -36,10 +36,10 @@ MODULE_PARM_DESC(drain,
 /* As many are taken off for one that comes later. */
 #define DRAIN_SLOW	8U
 /* How long a trial has to have been moving something, ns. */
-#define DRAIN_TRIAL	(2 * NSEC_PER_MSEC)
-/* For how long it isn't asked again whether it pays; if it doesn't, at least and at most. */
+#define DRAIN_TRIAL	(8 * NSEC_PER_MSEC)
+/* For how long it isn't asked again whether it pays; if it doesn't, for one stream, from and to. */
 #define DRAIN_PAYS	HZ
-#define DRAIN_AGAIN_MIN	(HZ / 32 + 1)
+#define DRAIN_AGAIN_MIN	(HZ / 16 + 1)
 #define DRAIN_AGAIN_MAX	(4 * HZ)
 /* What a doorbell sent, octets, beyond which a system call is nothing beside it. */
 #define DRAIN_LONG	(2U << 20)
@@ -58,18 +58,17 @@ MODULE_PARM_DESC(drain,
  * @cpu: whose
  * @began: when the last doorbell did, ns
  * @ended: when it did
- * @since: when the run began, ns
+ * @since: when the run began, ns; 0 where there is none
  * @rung: doorbells in the run
  * @sent: by them
  * @direct: what the last run moved in a ms
  * @pays: the last trial did
- * @until: when it has to be tried again, or may be, jiffies
- * @again: for how long it wasn't to be, jiffies
+ * @until: when it has to be tried again then, jiffies
  * @tried: for how long this trial has been moving something, ns
  * @moved: what it moved
  *
  * From @began to @direct it is the doorbells', with preemption off; @direct is read by the thread.
- * From @pays on it is the thread's; @pays and @until are read by doorbells.
+ * From @pays on it is the thread's; @pays is read by doorbells.
  */
 struct drainer {
 	spinlock_t		lock;
@@ -91,7 +90,6 @@ struct drainer {
 
 	bool			pays;
 	unsigned long		until;
-	unsigned long		again;
 	u64			tried;
 	u64			moved;
 };
@@ -103,10 +101,12 @@ static u32 progress(struct kiw_stream *s)
 {
 	struct kiw_drain *d = &s->drain;
 	u32 index = s->qp->sq.next, offset = s->tx.offset;
-	u32 n = offset - d->offset + DRAIN_REQUEST * (index - d->index);
+	u32 requests = index - d->index;
+	u32 n = offset - d->offset + DRAIN_REQUEST * requests;
 
 	d->index = index;
 	d->offset = offset;
+	d->heard -= min(d->heard, requests);
 	return n;
 }
 
@@ -125,6 +125,7 @@ static void give(struct drainer *dr, struct kiw_stream *s, u64 now)
 	}
 	kiw_stat_inc(&s->dev->stats, KIW_STAT_DRAINS);
 	s->drain.on = true;
+	s->drain.leaving = false;
 	s->drain.moved = now;
 	kiw_sq_flag(s->qp, KIW_RING_DRAINING);
 	kref_get(&s->ref);
@@ -139,8 +140,8 @@ static void give(struct drainer *dr, struct kiw_stream *s, u64 now)
 /* Who takes turns with the peer, or sleeps in between, gains nothing. */
 static bool in_turns(const struct kiw_stream *s)
 {
-	return time_before(jiffies, s->drain.heard + KIW_DRAIN_LATELY) ||
-	       kiw_cq_awaited(s->qp->send_cq) || kiw_cq_awaited(s->qp->recv_cq);
+	return s->drain.heard > 2 * KIW_DRAIN_HEARD || kiw_cq_awaited(s->qp->send_cq) ||
+	       kiw_cq_awaited(s->qp->recv_cq);
 }
 
 static void run_begin(struct drainer *dr, u64 now)
@@ -150,18 +151,16 @@ static void run_begin(struct drainer *dr, u64 now)
 	dr->sent = 0;
 }
 
-/* Take down that the doorbell rang. Return: whether to hand the stream over. */
-static bool rung(struct drainer *dr, struct kiw_stream *s, u64 now)
+/* Take down that the doorbell rang in a run. Return: whether to hand the stream over. */
+static bool rung(struct drainer *dr, struct kiw_stream *s, u32 n, u64 now)
 {
 	u64 pause = now - dr->ended;
 	bool pays;
-	u32 n;
 
 	s->drain.patience = clamp_t(u64, 2 * (dr->ended - dr->began), DRAIN_PAUSE,
 				    DRAIN_PAUSE_MAX);
 	dr->began = now;
-	n = progress(s);
-	if (in_turns(s) || pause > DRAIN_BREAK || n > DRAIN_LONG) {
+	if (!dr->since || pause > DRAIN_BREAK || n > DRAIN_LONG) {
 		run_begin(dr, now);
 		return false;
 	}
@@ -178,20 +177,26 @@ static bool rung(struct drainer *dr, struct kiw_stream *s, u64 now)
 	if (!pays)
 		WRITE_ONCE(dr->direct, per_ms(dr->sent, now - dr->since));
 	run_begin(dr, now);
-	return pays || time_after_eq(jiffies, READ_ONCE(dr->until));
+	return pays || time_after_eq(jiffies, s->drain.until);
 }
 
 void kiw_drain_rung(struct kiw_stream *s)
 {
+	bool hand_over = false;
 	struct drainer *dr;
-	bool hand_over;
-	u64 now;
+	u64 now = 0;
+	u32 n;
 
 	if (s->drain.on || !READ_ONCE(drain) || num_online_cpus() == 1)
 		return;
-	now = ktime_get_ns();
+	n = progress(s);
 	dr = get_cpu_ptr(&drainers);
-	hand_over = rung(dr, s, now);
+	if (in_turns(s)) {
+		dr->since = 0;
+	} else {
+		now = ktime_get_ns();
+		hand_over = rung(dr, s, n, now);
+	}
 	put_cpu_ptr(&drainers);
 	if (hand_over)
 		give(dr, s, now);
@@ -199,15 +204,34 @@ void kiw_drain_rung(struct kiw_stream *s)
 
 void kiw_drain_pause(void)
 {
-	this_cpu_write(drainers.ended, ktime_get_ns());
+	/* Who takes turns isn't slowed down by clocks. */
+	if (this_cpu_read(drainers.since))
+		this_cpu_write(drainers.ended, ktime_get_ns());
 }
 
 /* --- the thread ---------------------------------------------------------------------------- */
 
-/* Send what is posted. Return: whether to look again; else the process rings from now on. */
-static bool serve(struct kiw_stream *s, bool keep, u64 now, u64 *moved)
+/* What becomes of the drainer's streams */
+enum verdict { GO_ON, ASK_AGAIN, REFUSED };
+
+/* The process rings again; what it has posted until then is still the drainer's. */
+static void leave(struct kiw_stream *s, bool refused)
 {
 	struct kiw_drain *d = &s->drain;
+
+	d->leaving = true;
+	kiw_sq_rest(s->qp);
+	if (!refused)
+		return;
+	d->again = clamp_t(unsigned long, 2 * d->again, DRAIN_AGAIN_MIN, DRAIN_AGAIN_MAX);
+	d->until = jiffies + d->again;
+}
+
+/* Send what is posted. Return: whether to look again; else it is left to the process. */
+static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, u64 now, u64 *moved)
+{
+	struct kiw_drain *d = &s->drain;
+	bool keep = false;
 	u32 n;
 
 	kiw_stream_lock(s);
@@ -216,10 +240,12 @@ static bool serve(struct kiw_stream *s, bool keep, u64 now, u64 *moved)
 		*moved += n;
 		if (n)
 			d->moved = now;
-		keep = keep && s->qp->state == KIW_QP_RTS && !in_turns(s) &&
-		       now - d->moved < d->patience;
-	} else {
-		keep = false;
+		if (pays)
+			d->again = 0;
+		keep = s->qp->state == KIW_QP_RTS && now - d->moved < d->patience;
+		if (keep && !d->leaving && (verdict != GO_ON || in_turns(s)))
+			leave(s, verdict == REFUSED);
+		keep = keep && (!d->leaving || kiw_sq_posted(s->qp));
 	}
 	/* As soon as it isn't on, it may be given to another. */
 	d->on = keep;
@@ -229,27 +255,15 @@ static bool serve(struct kiw_stream *s, bool keep, u64 now, u64 *moved)
 	return keep;
 }
 
-static void judge(struct drainer *dr)
+static enum verdict judge(struct drainer *dr, u64 *since, u64 now, u64 moved)
 {
-	u32 direct = READ_ONCE(dr->direct);
-	bool pays = per_ms(dr->moved, dr->tried) / 9 >= direct / 8;
+	u32 tried;
 
-	dr->again = pays ? 0 : clamp_t(unsigned long, 2 * dr->again, DRAIN_AGAIN_MIN,
-				       DRAIN_AGAIN_MAX);
-	WRITE_ONCE(dr->until, jiffies + (pays ? DRAIN_PAYS : dr->again));
-	WRITE_ONCE(dr->pays, pays);
-	dr->tried = 0;
-	dr->moved = 0;
-}
-
-/* Go on as it is? */
-static bool worthwhile(struct drainer *dr, u64 *since, u64 now, u64 moved)
-{
 	if (dr->pays) {
 		if (time_before(jiffies, dr->until))
-			return true;
+			return GO_ON;
 		WRITE_ONCE(dr->pays, false);
-		return false;
+		return ASK_AGAIN;
 	}
 	if (moved) {
 		dr->moved += moved;
@@ -257,9 +271,15 @@ static bool worthwhile(struct drainer *dr, u64 *since, u64 now, u64 moved)
 		*since = now;
 	}
 	if (dr->tried < DRAIN_TRIAL)
-		return true;
-	judge(dr);
-	return dr->pays;
+		return GO_ON;
+	tried = per_ms(dr->moved, dr->tried);
+	dr->tried = 0;
+	dr->moved = 0;
+	if (tried / 9 < READ_ONCE(dr->direct) / 8)
+		return REFUSED;
+	dr->until = jiffies + DRAIN_PAYS;
+	WRITE_ONCE(dr->pays, true);
+	return GO_ON;
 }
 
 static bool take(struct drainer *dr, struct list_head *mine)
@@ -273,10 +293,10 @@ static bool take(struct drainer *dr, struct list_head *mine)
 
 static void drainer_run(struct drainer *dr)
 {
+	enum verdict verdict = GO_ON;
 	struct kiw_stream *s, *next;
 	u64 now, moved, since;
 	LIST_HEAD(mine);
-	bool keep = true;
 
 	if (!take(dr, &mine))
 		return;
@@ -285,10 +305,11 @@ static void drainer_run(struct drainer *dr)
 		now = ktime_get_ns();
 		moved = 0;
 		list_for_each_entry_safe(s, next, &mine, drain.node) {
-			if (!serve(s, keep, now, &moved))
+			if (!serve(s, verdict, dr->pays, now, &moved))
 				kiw_stream_put(s);
 		}
-		keep = keep && READ_ONCE(drain) && worthwhile(dr, &since, now, moved);
+		if (verdict == GO_ON)
+			verdict = READ_ONCE(drain) ? judge(dr, &since, now, moved) : ASK_AGAIN;
 		cond_resched_tasks_rcu_qs();
 	} while (take(dr, &mine));
 }
@@ -354,7 +375,6 @@ void kiw_drain_init(void)
 		spin_lock_init(&dr->lock);
 		INIT_LIST_HEAD(&dr->given);
 		INIT_WORK(&dr->hire, drainer_hire);
-		dr->until = jiffies;
 	}
 }
 

@@ -20,32 +20,52 @@
 
 #include <linux/jiffies.h>
 #include <linux/list.h>
+#include <linux/minmax.h>
 #include <linux/types.h>
 
 struct kiw_stream;
 
-/* What happened in so many jiffies is taken for something that happens again and again. */
+/* Whoever has slept until a completion does so again within so many jiffies. */
 #define KIW_DRAIN_LATELY	(HZ / 10)
+/* Requests sent for each segment of the peer where two don't take turns. */
+#define KIW_DRAIN_HEARD		16U
 
 /**
  * struct kiw_drain - what a stream has to do with a drainer; socket lock, but for @node
  * @node: in the drainer's lists; the drainer's lock, then the worker's own
- * @on: a drainer looks at the send ring, the process need not ring
- * @heard: when the peer's last segment was through, jiffies; those of Read Responses don't count
+ * @on: a drainer looks at the send ring
+ * @leaving: only for what was posted before the process was told to ring again
+ * @heard: how often the peer was lately, see kiw_drain_heard()
  * @index: of the next send request, when it was looked at last
  * @offset: octets of the stream sent by then
  * @moved: when one of them was found to have changed, ns
  * @patience: the drainer lets go when nothing has moved for so long, ns
+ * @until: when a trial may be made again, jiffies
+ * @again: for how long it wasn't to be, jiffies; 0 if the last one paid
  */
 struct kiw_drain {
 	struct list_head	node;
 	bool			on;
-	unsigned long		heard;
+	bool			leaving;
+	u32			heard;
 	u32			index;
 	u32			offset;
 	u64			moved;
 	u32			patience;
+	unsigned long		until;
+	unsigned long		again;
 };
+
+/**
+ * kiw_drain_heard() - a segment of the peer was through, other than of a Read Response
+ * @d: of a stream; socket lock held
+ *
+ * Each counts as much as so many requests that are sent. Who hears more takes turns with the peer.
+ */
+static inline void kiw_drain_heard(struct kiw_drain *d)
+{
+	d->heard = min(d->heard + KIW_DRAIN_HEARD, 4 * KIW_DRAIN_HEARD);
+}
 
 /**
  * kiw_drain_rung() - a doorbell rang; hand the stream to a drainer, if that seems good

@@ -340,7 +340,7 @@ static void end_terminate(struct kiw_stream *s)
 enum kiw_err kiw_rdmap_end(struct kiw_stream *s)
 {
 	if (s->rx.seg.op != KIW_OP_READ_RESP)
-		s->drain.heard = jiffies;
+		kiw_drain_heard(&s->drain);
 	switch (s->rx.seg.op) {
 	case KIW_OP_WRITE:
 		return KIW_OK;

@@ -286,7 +286,7 @@ void kiw_stream_unlock(struct kiw_stream *s)
 
 	s->busy = false;
 	if (s->qp && (more || !rounds) && !s->drain.on)
-		stream_queue(s, more);
+		stream_queue(s, s->tx.starved);
 	release_sock(s->sk);
 }
 
@@ -455,7 +455,7 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->dev = qp->dev;
 	s->neg = *neg;
 	s->async = IB_EVENT_QP_FATAL;
-	s->drain.heard = jiffies - KIW_DRAIN_LATELY;
+	s->drain.until = jiffies;
 	INIT_DELAYED_WORK(&s->work, stream_work);
 	s->tx.gate = first;
 	if (first && neg->p2p)

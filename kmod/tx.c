@@ -732,8 +732,10 @@ static bool tx_run(struct kiw_stream *s, int budget)
 			ret = put_next(s);
 		if (tx->batch_sent < tx->batch_len) {
 			err = batch_push(s);
-			if (err == -EAGAIN)	/* the write-space callback takes over, */
-				return sk_stream_memory_free(s->sk);	/* or memory is short */
+			if (err == -EAGAIN) {	/* the write-space callback takes over */
+				tx->starved = sk_stream_memory_free(s->sk);
+				return tx->starved;
+			}
 			if (err && err != -EINTR) {
 				kiw_stream_event(s, KIW_EV_LLP_LOST);
 				return false;
@@ -742,8 +744,10 @@ static bool tx_run(struct kiw_stream *s, int budget)
 				batch_done(s);
 			continue;
 		}
-		if (ret < 0)
+		if (ret < 0) {
+			tx->starved = true;
 			return true;
+		}
 		if (tx->taken || !tx->gate || tx->stopped || s->drain.on)
 			return false;	/* there will be a reason to look again */
 		if (!kiw_sq_rest(s->qp))
@@ -774,7 +778,8 @@ bool kiw_tx_run(struct kiw_stream *s, int budget)
 	if (!tx->mem.piece)
 		tx->mem.piece = kmalloc_array(KIW_TX_PIECES, sizeof(*tx->mem.piece),
 					      s->sk->sk_allocation | __GFP_NOWARN);
-	if (tx->mem.piece)
+	tx->starved = !tx->mem.piece;
+	if (!tx->starved)
 		more = tx_run(s, budget);
 	spare_exchange(tx);
 	/* What another stream has given back meanwhile, and the fragment if pieces are left. */

@@ -71,6 +71,7 @@ struct kiw_spare {
  * @responding: the message under way is a Read Response
  * @sending: the message under way is @wqe
  * @resp_turn: the next message is a Read Response, if there is one
+ * @starved: the last run ended for want of memory
  * @rtr: KIW_RTR_* to be sent before anything else, or 0
  * @msn_send: next number on QN 0
  * @msn_read: next number on QN 1
@@ -105,6 +106,7 @@ struct kiw_tx {
 	bool			sending;
 	bool			taken;
 	bool			resp_turn;
+	bool			starved;
 	u8			rtr;
 	u32			msn_send;
 	u32			msn_read;

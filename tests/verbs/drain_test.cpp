@@ -238,6 +238,25 @@ TEST_F(Drain, CanBeSwitchedOff)
 	expect_arrived(poster_.posted());
 }
 
+// A word of the peer now and then, as that it has room again, isn't taking turns.
+TEST_F(Drain, TakesOverFromWhoHearsLittle)
+{
+	const auto hear = [this](std::uint64_t n) {
+		if (n % 256 == 0) {
+			pair_.a().receive_empty(1);
+			EXPECT_EQ(pair_.b().send(), 0);
+			EXPECT_EQ(pair_.a().received().status, IBV_WC_SUCCESS);
+			EXPECT_EQ(pair_.b().sent().status, IBV_WC_SUCCESS);
+		}
+		return write(n);
+	};
+
+	poster_.until_drained(hear);
+	poster_.finish();
+	pair_.sync();
+	expect_arrived(poster_.posted());
+}
+
 // Who sleeps until there is a completion would sleep beside a processor that is kept busy for it.
 TEST(Drained, NotForWhoSleeps)
 {
