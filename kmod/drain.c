@@ -51,7 +51,7 @@ MODULE_PARM_DESC(drain,
  * @lock: protects @given, and @given_at and @running with it
  * @given: streams that the thread has yet to take
  * @given_at: when the first of them came, ns
- * @running: the thread has streams
+ * @running: the thread has streams, and takes more
  * @thread: looks at the rings, from another processor; made when it is needed first
  * @ready: it may be given streams
  * @hire: makes it
@@ -169,9 +169,9 @@ static bool rung(struct drainer *dr, struct kiw_stream *s, u32 n, u64 now)
 		dr->rung -= min(dr->rung, DRAIN_SLOW);
 		return false;
 	}
-	if (READ_ONCE(dr->running))
-		return true;
 	pays = READ_ONCE(dr->pays);
+	if (READ_ONCE(dr->running))
+		return pays || time_after_eq(jiffies, s->drain.until);
 	if (++dr->rung < (pays ? DRAIN_RUN_AGAIN : DRAIN_RUN))
 		return false;
 	if (!pays)
@@ -291,6 +291,14 @@ static bool take(struct drainer *dr, struct list_head *mine)
 	return !list_empty(mine);
 }
 
+/* Those who come from now on are for the next time. */
+static void take_no_more(struct drainer *dr)
+{
+	spin_lock(&dr->lock);
+	WRITE_ONCE(dr->running, false);
+	spin_unlock(&dr->lock);
+}
+
 static void drainer_run(struct drainer *dr)
 {
 	enum verdict verdict = GO_ON;
@@ -308,10 +316,13 @@ static void drainer_run(struct drainer *dr)
 			if (!serve(s, verdict, dr->pays, now, &moved))
 				kiw_stream_put(s);
 		}
-		if (verdict == GO_ON)
+		if (verdict == GO_ON) {
 			verdict = READ_ONCE(drain) ? judge(dr, &since, now, moved) : ASK_AGAIN;
+			if (verdict != GO_ON)
+				take_no_more(dr);
+		}
 		cond_resched_tasks_rcu_qs();
-	} while (take(dr, &mine));
+	} while (verdict == GO_ON ? take(dr, &mine) : !list_empty(&mine));
 }
 
 /* Wherever threads of the kernel may run nearby, but not where the doorbells ring. */
