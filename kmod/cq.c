@@ -4,7 +4,6 @@
 
 #include "cq.h"
 #include "device.h"
-#include "drain.h"
 
 /* Whether these completions are what the process waits for; @arm is its demand */
 static bool cq_arm_matches(u32 arm, const struct kiw_cqe *cqe, unsigned int n)
@@ -73,7 +72,6 @@ bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 	smp_mb();
 	if (cq_arm_matches(READ_ONCE(ring->arm), cqe, n)) {
 		xchg(&ring->arm, KIW_ARM_NONE);
-		WRITE_ONCE(cq->notified, jiffies);
 		notify = true;
 	}
 out:
@@ -84,14 +82,6 @@ out:
 	if (notify && cq->ibcq.comp_handler)
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 	return fits;
-}
-
-bool kiw_cq_awaited(const struct kiw_cq *cq)
-{
-	const struct kiw_cq_ring *ring = cq->map.mem;
-
-	return READ_ONCE(ring->arm) ||
-	       time_before(jiffies, READ_ONCE(cq->notified) + KIW_DRAIN_LATELY);
 }
 
 int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
@@ -118,7 +108,6 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 
 	spin_lock_init(&cq->lock);
 	cq->entries = roundup_pow_of_two(attr->cqe);
-	cq->notified = jiffies - KIW_DRAIN_LATELY;
 	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
 	err = kiw_ring_alloc(&cq->map, uctx, cq->entries, sizeof(struct kiw_cqe));
 	if (err)

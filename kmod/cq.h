@@ -19,7 +19,6 @@ struct kiw_device;
  * @prod: index of the next completion; the ring's copy is only written
  * @entries: slots, a power of two
  * @dead: overflowed; nothing is added any more
- * @notified: when somebody was notified last, jiffies; a hint for whoever has no lock
  *
  * QPs use it without a reference: RDMA core refuses to destroy a CQ that a QP names.
  */
@@ -30,7 +29,6 @@ struct kiw_cq {
 	u32			prod;
 	u32			entries;
 	bool			dead;
-	unsigned long		notified;
 };
 
 static inline struct kiw_cq *to_kiw_cq(struct ib_cq *ibcq)
@@ -50,9 +48,6 @@ static inline struct kiw_cq *to_kiw_cq(struct ib_cq *ibcq)
  * Return: whether they were added; false means that the QP has to go to the error state.
  */
 bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
-
-/** kiw_cq_awaited() - does the process sleep until there are completions, or did so lately? */
-bool kiw_cq_awaited(const struct kiw_cq *cq);
 
 int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			 struct ib_udata *udata);

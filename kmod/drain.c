@@ -13,7 +13,6 @@
 #include <linux/topology.h>
 #include <linux/workqueue.h>
 
-#include "cq.h"
 #include "stream.h"
 #include "wq.h"
 
@@ -137,11 +136,10 @@ static void give(struct drainer *dr, struct kiw_stream *s, u64 now)
 	wake_up_process(dr->thread);
 }
 
-/* Who takes turns with the peer, or sleeps in between, gains nothing. */
+/* Who takes turns with the peer gains nothing. */
 static bool in_turns(const struct kiw_stream *s)
 {
-	return s->drain.heard > 2 * KIW_DRAIN_HEARD || kiw_cq_awaited(s->qp->send_cq) ||
-	       kiw_cq_awaited(s->qp->recv_cq);
+	return s->drain.heard > 2 * KIW_DRAIN_HEARD;
 }
 
 static void run_begin(struct drainer *dr, u64 now)

@@ -25,8 +25,6 @@
 
 struct kiw_stream;
 
-/* Whoever has slept until a completion does so again within so many jiffies. */
-#define KIW_DRAIN_LATELY	(HZ / 10)
 /* Requests sent for each segment of the peer where two don't take turns. */
 #define KIW_DRAIN_HEARD		16U
 
