@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <sched.h>
 
 #include "context.hpp"
 #include "memory.hpp"
@@ -14,6 +15,9 @@ namespace kiw {
 namespace {
 
 static_assert(offsetof(Cq, ibv) == 0);
+
+/// Polls in vain, some tens of microseconds, before another process may have the processor.
+constexpr std::uint32_t patience = 4096;
 
 constexpr ibv_wc_opcode wc_opcode(std::uint8_t opcode)
 {
@@ -43,6 +47,32 @@ ibv_wc translate(const kiw_cqe &cqe)
 		wc.invalidated_rkey = cqe.inv_stag;
 	}
 	return wc;
+}
+
+/// As poll_cq; with idle, how often in a row nothing was found.
+int take(Cq &cq, int max, ibv_wc *wc, std::uint32_t &idle)
+{
+	Guard guard(cq.lock);
+	const std::uint32_t produced = cq.ring.produced();
+	std::uint32_t index = cq.consumed;
+	int found = 0;
+
+	if (produced - index > cq.ring.entries()) [[unlikely]]
+		return -EIO;
+	for (; index != produced && found < max; index++) {
+		const kiw_cqe &cqe = cq.ring.slot(index);
+
+		if (cqe.flags & KIW_CQE_VOID) [[unlikely]]
+			continue;
+		Qp::from_cookie(cqe.cookie).complete(cqe);
+		wc[found++] = translate(cqe);
+	}
+	if (index != cq.consumed) {
+		cq.consumed = index;
+		cq.ring.consume(index);
+	}
+	idle = cq.idle = found ? 0 : cq.idle + 1;
+	return found;
 }
 
 } // namespace
@@ -82,28 +112,14 @@ int destroy_cq(ibv_cq *cq)
 	return 0;
 }
 
-int poll_cq(ibv_cq *ibv, int max, ibv_wc *wc)
+int poll_cq(ibv_cq *cq, int max, ibv_wc *wc)
 {
-	Cq &cq = Cq::from(ibv);
-	Guard guard(cq.lock);
-	const std::uint32_t produced = cq.ring.produced();
-	std::uint32_t index = cq.consumed;
-	int found = 0;
+	std::uint32_t idle = 0;
+	const int found = take(Cq::from(cq), max, wc, idle);
 
-	if (produced - index > cq.ring.entries()) [[unlikely]]
-		return -EIO;
-	for (; index != produced && found < max; index++) {
-		const kiw_cqe &cqe = cq.ring.slot(index);
-
-		if (cqe.flags & KIW_CQE_VOID) [[unlikely]]
-			continue;
-		Qp::from_cookie(cqe.cookie).complete(cqe);
-		wc[found++] = translate(cqe);
-	}
-	if (index != cq.consumed) {
-		cq.consumed = index;
-		cq.ring.consume(index);
-	}
+	// What is waited for may be the work of whoever has no processor meanwhile.
+	if (found == 0 && idle % patience == 0)
+		sched_yield();
 	return found;
 }
 

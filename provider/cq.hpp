@@ -20,6 +20,8 @@ struct alignas(64) Cq {
 	Lock lock;
 	// The ring's copy is only written.
 	std::uint32_t consumed = 0;
+	// Polls since something was found.
+	std::uint32_t idle = 0;
 
 	static Cq &from(ibv_cq *cq) { return *reinterpret_cast<Cq *>(cq); }
 

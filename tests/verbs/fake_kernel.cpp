@@ -122,7 +122,7 @@ Own &own_part(void *buffer, std::size_t size)
 
 extern "C" {
 
-// The provider's write(2), by the linker's --wrap.
+// The provider's write(2) and sched_yield(2), by the linker's --wrap.
 // NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
 ssize_t __real_write(int fd, const void *data, size_t size);
 ssize_t __wrap_write(int fd, const void *data, size_t size)
@@ -156,6 +156,14 @@ ssize_t __wrap_write(int fd, const void *data, size_t size)
 		return -1;
 	}
 	return static_cast<ssize_t>(size);
+}
+
+int __real_sched_yield();
+int __wrap_sched_yield()
+{
+	if (FakeKernel::instance)
+		FakeKernel::instance->yields++;
+	return __real_sched_yield();
 }
 // NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
 

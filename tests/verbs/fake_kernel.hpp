@@ -82,6 +82,7 @@ public:
 	/// What a doorbell answers: 0 or an errno value. Without one they are only counted.
 	std::function<int(const FakeDoorbell &)> on_doorbell;
 	std::atomic<int> doorbells = 0;
+	std::atomic<int> yields = 0;
 	FakeDoorbell last_doorbell{};
 
 	/// Lets a test falsify what create_cq and create_qp answer.

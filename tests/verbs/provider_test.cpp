@@ -414,6 +414,30 @@ TEST_F(Provider, CompletionsAreTranslated)
 	EXPECT_EQ(kernel.cq(cq).header().cons, 6);
 }
 
+TEST_F(Provider, WhoeverPollsInVainLetsOthersRun)
+{
+	ibv_wc wc{};
+	const auto polls_until_yield = [&] {
+		const int yields = kernel.yields;
+		for (int polls = 1; polls <= 1 << 20; polls++) {
+			EXPECT_EQ(poll(&wc), 0);
+			if (kernel.yields != yields)
+				return polls;
+		}
+		return 0;
+	};
+	const int patience = polls_until_yield();
+
+	ASSERT_GE(patience, 1000); // or who takes turns would pay for it
+	EXPECT_EQ(polls_until_yield(), patience);
+	// What is found counts anew.
+	ASSERT_EQ(post(send_wr()), 0);
+	EXPECT_EQ(poll(&wc), 0);
+	kernel.complete(cq, qp, send_cqe(0));
+	EXPECT_EQ(poll(&wc), 1);
+	EXPECT_EQ(polls_until_yield(), patience);
+}
+
 TEST_F(Provider, ImpossibleProducerIndexIsAnError)
 {
 	ibv_wc wc;
