@@ -6,7 +6,8 @@
 // In nearly any order: RDMA core itself, whatever the device, ends in a BUG after an accept or a reject of an id that
 // is connecting, or after the second one of a request (Documentation/security.md). So ids that connect are never
 // answered, and requests once. Nor does anybody ask for the attributes of a queue pair while an id is being bound:
-// where that fails, the id loses its device under the other call.
+// where that fails, the id loses its device under the other call. Ids are bound before they are resolved: it warns
+// where the device goes while a call does both.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -230,6 +231,10 @@ private:
 
 		(void)to.sa(port(random));
 		const std::shared_lock lock(binding_);
+		// EINVAL: it is bound already.
+		const int error = ucm_.bind(id, from.address);
+		if (error && error != EINVAL)
+			return error;
 		return ucm_.resolve_addr(id, from.address, to.address);
 	}
 	int listen_at(Random &random, std::uint32_t id)

@@ -261,10 +261,13 @@ Caller::Caller(std::uint16_t port) : events(std::make_shared<EventChannel>())
 
 	to.seen_from(from);
 	id = make_id(*events, from.netns);
+	// Where the device goes while an id is bound and resolved in one call, RDMA core warns.
+	if (rdma_bind_addr(id.get(), from.sa(0)))
+		fail("rdma_bind_addr", errno);
 	// Where the peer's ARP reply is faster than RDMA core's bookkeeping, it waits for the whole of its time.
 	Event event = {.type = RDMA_CM_EVENT_ADDR_ERROR};
 	for (int tries = 0; tries < 50 && event.type != RDMA_CM_EVENT_ADDR_RESOLVED; tries++) {
-		if (rdma_resolve_addr(id.get(), from.sa(0), to.sa(port), 200))
+		if (rdma_resolve_addr(id.get(), nullptr, to.sa(port), 200))
 			fail("rdma_resolve_addr", errno);
 		event = events->wait_any(id.get());
 	}
