@@ -60,7 +60,8 @@ one_run() { perftest "$who" "$tool" "$1" "${options[@]}"; }
 connections() { measure_connections "$who" "$1"; }
 # traced COMMAND...: sets "value" to how many system calls both ends make
 traced() {
-	local calls strace=(strace -f -c -U "calls,name" -o)
+	# How often a poller lets others run says only how long it waits.
+	local calls strace=(strace -f -c -e "trace=!sched_yield" -U "calls,name" -o)
 	local tracer=("${strace[@]}" "$WORK/trace") server_tracer=("${strace[@]}" "$WORK/trace.server")
 	"$@" && calls_of_trace "$WORK/trace" || return
 	calls=$value
