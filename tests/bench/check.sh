@@ -158,6 +158,8 @@ from_perftest() { perftest_line "$WORK/perftest" "$1" "$2" && figure "$line" "$3
 reads perftest_bandwidth 1048.576 from_perftest 65536 2000 4 1.048576
 reads perftest_rate 16.000 from_perftest 65536 2000 5 1000
 reads perftest_of_another_run - from_perftest 65536 3000 4 1
+is a_run_without_time_is_made_again "$(timeless ' 65536   18240   0.00   0.00   0.000000' && echo yes)" yes
+is a_run_with_time_is_not "$(timeless ' 65536   18240   0.00   8700.11   0.132754' || echo no)" no
 reads perftest_nan - figure '65536 2000 -nan inf 0' 4 0.01 1000000 1
 reads figure_too_small - figure '0.00' 1 0.01 1000000 1
 reads figure_of_nothing - figure '' 1 0.01 1000000 1

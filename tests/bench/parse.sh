@@ -19,6 +19,9 @@ perftest_line() {
 	[ -n "$line" ]
 }
 
+# timeless LINE: whether perftest has measured no time, as it does where its guess of the processor's frequency fails
+timeless() { awk '{ for (i = 3; i <= NF; i++) if ($i + 0) exit 1 }' <<<"$1"; }
+
 # iperf3_figure FILE: megabytes per second that have arrived
 iperf3_figure() {
 	local bits
