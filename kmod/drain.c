@@ -2,6 +2,7 @@
 #include "drain.h"
 
 #include <linux/cpumask.h>
+#include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/math64.h>
@@ -289,11 +290,12 @@ static bool take(struct drainer *dr, struct list_head *mine)
 	return !list_empty(mine);
 }
 
-/* Those who come from now on are for the next time. */
-static void take_no_more(struct drainer *dr)
+/* Those given from now on are for the next time; so are those who still wait, as if given now. */
+static void take_no_more(struct drainer *dr, u64 now)
 {
 	spin_lock(&dr->lock);
 	WRITE_ONCE(dr->running, false);
+	dr->given_at = now;
 	spin_unlock(&dr->lock);
 }
 
@@ -317,7 +319,7 @@ static void drainer_run(struct drainer *dr)
 		if (verdict == GO_ON) {
 			verdict = READ_ONCE(drain) ? judge(dr, &since, now, moved) : ASK_AGAIN;
 			if (verdict != GO_ON)
-				take_no_more(dr);
+				take_no_more(dr, now);
 		}
 		cond_resched_tasks_rcu_qs();
 	} while (verdict == GO_ON ? take(dr, &mine) : !list_empty(&mine));

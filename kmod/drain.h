@@ -18,7 +18,6 @@
 #ifndef KIWARP_DRAIN_H
 #define KIWARP_DRAIN_H
 
-#include <linux/jiffies.h>
 #include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/types.h>
