@@ -28,7 +28,7 @@
 #define STREAM_WINDOW (2 * 65536)
 /* Rounds that an owner makes before it leaves the rest to the work, and batches in each. */
 #define SETTLE_ROUNDS 8
-#define SETTLE_BATCHES 64
+#define SETTLE_BATCHES 32
 /* What is sent from a callback, before the work has to go on with it. */
 #define CALLBACK_BATCHES 4
 

@@ -100,7 +100,8 @@ struct fpdu {
 	u32			ulpdu_len;
 	u32			pieces;		/* of the batch before it, */
 	u32			last_len;	/* octets in the last of them, */
-	u32			batch_len;	/* and in all */
+	u32			batch_len;	/* in all, */
+	u32			batch_copied;	/* and of these in memory of ours */
 };
 
 static void fpdu_grow(struct fpdu *f, u32 n)
@@ -118,6 +119,7 @@ static void fpdu_grow(struct fpdu *f, u32 n)
 	}
 	frag->offset += n;
 	tx->batch_len += n;
+	tx->batch_copied += n;
 }
 
 /* Append @n octets of the wire, which nobody else can change, in one run. */
@@ -195,6 +197,7 @@ static int fpdu_begin(struct fpdu *f, struct kiw_stream *s, const void *hdr, u32
 	f->pieces = tx->pieces;
 	f->last_len = tx->pieces ? tx->mem.piece[tx->pieces - 1].bv_len : 0;
 	f->batch_len = tx->batch_len;
+	f->batch_copied = tx->batch_copied;
 
 	put_unaligned_be16(f->ulpdu_len, buf);
 	memcpy(buf + KIW_FPDU_LEN_SIZE, hdr, hdr_len);
@@ -232,6 +235,7 @@ static void fpdu_undo(struct fpdu *f)
 	if (tx->pieces)
 		tx->mem.piece[tx->pieces - 1].bv_len = f->last_len;
 	tx->batch_len = f->batch_len;
+	tx->batch_copied = f->batch_copied;
 }
 
 /*
@@ -639,10 +643,12 @@ static int put_next(struct kiw_stream *s)
 	return ret ?: 1;
 }
 
-/* Is there room for the longest FPDU, even if memory comes in single pages? */
-static bool batch_open(const struct kiw_tx *tx)
+/* May it be longer, and is there room for the longest FPDU, even if memory comes in single pages? */
+static bool batch_open(const struct kiw_tx *tx, int budget)
 {
-	return tx->batch_len < KIW_TX_BATCH && tx->pieces <= KIW_TX_PIECES - KIW_FPDU_PIECES;
+	return tx->batch_copied < KIW_TX_BATCH &&
+	       tx->batch_len < min(budget * KIW_TX_BATCH, KIW_TX_BATCH_LENT) &&
+	       tx->pieces <= KIW_TX_PIECES - KIW_FPDU_PIECES;
 }
 
 /* The buffers of requests before @index are free. */
@@ -683,6 +689,7 @@ static void batch_done(struct kiw_stream *s)
 
 	pieces_drop(tx, 0);
 	tx->batch_len = 0;
+	tx->batch_copied = 0;
 	tx->batch_sent = 0;
 	if (tx->sent_index == tx->batch_index)
 		return;
@@ -722,14 +729,15 @@ static int batch_push(struct kiw_stream *s)
 static bool tx_run(struct kiw_stream *s, int budget)
 {
 	struct kiw_tx *tx = &s->tx;
-	int ret, err;
+	int ret, err, spent;
 
 	if (!tx->stopped && !s->drain.on)
 		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
-	while (budget--) {
+	for (; budget > 0; budget -= spent) {
 		ret = 1;
-		while (ret > 0 && !tx->batch_sent && batch_open(tx))
+		while (ret > 0 && !tx->batch_sent && batch_open(tx, budget))
 			ret = put_next(s);
+		spent = max(1, (tx->batch_len - tx->batch_sent) / KIW_TX_BATCH);
 		if (tx->batch_sent < tx->batch_len) {
 			err = batch_push(s);
 			if (err == -EAGAIN) {	/* the write-space callback takes over */

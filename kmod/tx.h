@@ -14,15 +14,19 @@
 
 struct kiw_stream;
 
-/* Octets after which a batch is handed to TCP; the last FPDU may exceed it. */
-#define KIW_TX_BATCH	65536
+/*
+ * Octets after which a batch is handed to TCP, the last FPDU may exceed it: those copied for it, as
+ * long as they are hot; and all, where most are pages that TCP only has to be told of.
+ */
+#define KIW_TX_BATCH	131072
+#define KIW_TX_BATCH_LENT	(4 * KIW_TX_BATCH)
 /*
  * Pieces of the longest FPDU: its pages, and for each buffer one more at either end; header and
  * trailer, each of which may be cut by the end of our memory
  */
 #define KIW_FPDU_PIECES	(65536 / 4096 + 2 * KIW_MAX_SGE + 4)
 /* Pieces of a batch: one more is begun as long as the longest finds room. */
-#define KIW_TX_PIECES	(KIW_FPDU_PIECES + 18)
+#define KIW_TX_PIECES	(KIW_FPDU_PIECES + KIW_TX_BATCH_LENT / 4096 + 16)
 
 /**
  * struct kiw_orq - an outbound Read that has not been answered
@@ -93,6 +97,7 @@ struct kiw_spare {
  * @mem: what the batch lies in; only while kiw_tx_run() is running, or has left a part of it
  * @pieces: of the batch; each holds a reference to its page
  * @batch_len: octets in the batch
+ * @batch_copied: of them, those in memory of ours
  * @batch_sent: octets that TCP took
  * @lent: pages of users are in the batch, or in an earlier one with a part of the message under way
  * @batch_index: send requests before this are wholly in the batch or earlier ones
@@ -135,6 +140,7 @@ struct kiw_tx {
 	struct kiw_spare	mem;
 	u32			pieces;
 	u32			batch_len;
+	u32			batch_copied;
 	u32			batch_sent;
 	bool			lent;
 	u32			batch_index;
@@ -159,7 +165,7 @@ void kiw_tx_free(struct kiw_tx *tx);
 /**
  * kiw_tx_run() - send what may be sent
  * @s: stream; socket lock held, as owner or by TCP in softirq
- * @budget: batches to send at most
+ * @budget: times KIW_TX_BATCH octets to send at most, or as many batches
  *
  * Return: true when it stopped before it was through and wants to be called again: memory was
  * short, or it had its share. After a full socket the write-space callback takes over.
