@@ -643,7 +643,7 @@ static int put_next(struct kiw_stream *s)
 	return ret ?: 1;
 }
 
-/* May it be longer, and is there room for the longest FPDU, even if memory comes in single pages? */
+/* May it be longer, and is there room for the longest FPDU, even if memory is in single pages? */
 static bool batch_open(const struct kiw_tx *tx, int budget)
 {
 	return tx->batch_copied < KIW_TX_BATCH &&
