@@ -58,6 +58,12 @@ message 65536 write on
 takes at_most_two_copies "octets copied" 1 2.05 65536
 takes two_crc_passes "octets under CRC" 2 2.05 65536
 
+message 1048576 write off
+takes calls_of_512_KB sends 2 4
+
+message 1048576 write on
+takes calls_of_128_KB sends 8 12
+
 message 65536 read off
 takes one_copy "octets copied" 1 1.05 65536
 takes no_crc "octets under CRC" -0.05 0.05

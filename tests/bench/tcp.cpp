@@ -165,7 +165,8 @@ void stay_idle(const Options &o, const sockaddr_in &address, bool server)
 	std::vector<Socket> all;
 
 	if (server) {
-		const auto listener = bench::listen_at(address, int(o.window));
+		// The client may be far ahead: what finds no room would be tried again after a second only.
+		const auto listener = bench::listen_at(address, SOMAXCONN);
 
 		while (all.size() < o.count)
 			all.push_back(bench::accept_from(listener));
