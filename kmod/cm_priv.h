@@ -182,19 +182,19 @@ struct kiw_listener;
  * @hooked: the socket's callbacks are ours
  * @retry: memory was short, come back soon
  * @timed: @deadline is valid
+ * @told: @listener's user knows of the request and hasn't decided yet
+ * @owed: KIW_OWED_*
+ * @ird: for the next event
+ * @ord: likewise
+ * @status: for KIW_OWED_REPLY
+ * @cookie: index in the table of requests, or 0
  * @deadline: jiffies at which the patience with the current state ends
  * @sock: the connection, or the listening socket
  * @saved: its own callbacks, valid while @hooked
  * @stream: the running connection, reference held
  * @qp: bound QP, reference held
  * @id: iw_cm's side of a connection, reference held; a listener has its own
- * @owed: KIW_OWED_*
- * @status: for KIW_OWED_REPLY
- * @ird: for the next event
- * @ord: likewise
- * @cookie: index in the table of requests, or 0
  * @listener: until the user has decided, reference held, or NULL
- * @told: @listener's user knows of the request and hasn't decided yet
  * @wait_link: in @listener->waiting or ->ready unless @told; protected by @listener->lock
  * @su: NULL once the start-up is over and has been told, and in a listener
  */
@@ -215,19 +215,19 @@ struct kiw_ep {
 	bool			hooked;
 	bool			retry;
 	bool			timed;
+	bool			told;
+	u8			owed;
+	u8			ird;
+	u8			ord;
+	int			status;
+	u32			cookie;
 	unsigned long		deadline;
 	struct socket		*sock;
 	struct kiw_sk_ops	saved;
 	struct kiw_stream	*stream;
 	struct kiw_qp		*qp;
 	struct iw_cm_id		*id;
-	u8			owed;
-	int			status;
-	u8			ird;
-	u8			ord;
-	u32			cookie;
 	struct kiw_listener	*listener;
-	bool			told;
 	struct list_head	wait_link;
 	struct kiw_startup	*su;
 };

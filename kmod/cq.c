@@ -58,7 +58,7 @@ bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 	}
 
 	for (i = 0; i < n; i++)
-		memcpy(kiw_ring_slot(&cq->map, cq->prod + i, cq->entries, sizeof(*cqe)),
+		memcpy(kiw_ring_slot(&cq->map, cq->prod + i, cq->entries),
 		       &cqe[i], sizeof(*cqe));
 	cq->prod += n;
 	/* Pairs with the process's acquire before it reads slots. */
@@ -113,7 +113,7 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	if (err)
 		goto err_count;
 
-	kiw_ring_tell(&cq->map, cq->entries, sizeof(struct kiw_cqe), &resp.ring);
+	kiw_ring_tell(&cq->map, cq->entries, &resp.ring);
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (err)
 		goto err_ring;

@@ -37,7 +37,7 @@ static u32 rq_stride(const struct ib_qp_cap *cap)
 
 static void qp_release(struct kref *ref)
 {
-	complete(&container_of(ref, struct kiw_qp, ref)->freed);
+	complete(container_of(ref, struct kiw_qp, ref)->freed);
 }
 
 void kiw_qp_rem_ref(struct ib_qp *ibqp)
@@ -138,16 +138,14 @@ static int alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct ib_
 	int ret;
 
 	qp->sq.entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
-	qp->sq.stride = sq_stride(cap);
 	qp->sq.swr = kvcalloc(qp->sq.entries, sizeof(*qp->sq.swr),
 			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!qp->sq.swr)
 		return -ENOMEM;
-	ret = kiw_ring_alloc(&qp->sq.map, uctx, qp->sq.entries, qp->sq.stride);
+	ret = kiw_ring_alloc(&qp->sq.map, uctx, qp->sq.entries, sq_stride(cap));
 	if (!ret && cap->max_recv_wr) {
 		qp->rq.entries = roundup_pow_of_two(cap->max_recv_wr);
-		qp->rq.stride = rq_stride(cap);
-		ret = kiw_ring_alloc(&qp->rq.map, uctx, qp->rq.entries, qp->rq.stride);
+		ret = kiw_ring_alloc(&qp->rq.map, uctx, qp->rq.entries, rq_stride(cap));
 	}
 	if (ret)
 		free_queues(qp);
@@ -158,8 +156,8 @@ static int respond(const struct kiw_qp *qp, struct ib_udata *udata)
 {
 	struct kiw_create_qp_resp resp = {};
 
-	kiw_ring_tell(&qp->sq.map, qp->sq.entries, qp->sq.stride, &resp.sq);
-	kiw_ring_tell(&qp->rq.map, qp->rq.entries, qp->rq.stride, &resp.rq);
+	kiw_ring_tell(&qp->sq.map, qp->sq.entries, &resp.sq);
+	kiw_ring_tell(&qp->rq.map, qp->rq.entries, &resp.rq);
 	return ib_copy_to_udata(udata, &resp, sizeof(resp));
 }
 
@@ -192,11 +190,8 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 
 	qp->dev = dev;
 	kref_init(&qp->ref);
-	init_completion(&qp->freed);
 	mutex_init(&qp->mutex);
 	qp->state = KIW_QP_IDLE;
-	qp->send_cq = to_kiw_cq(attr->send_cq);
-	qp->recv_cq = to_kiw_cq(attr->recv_cq);
 	qp->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
 	qp->cookie = req.cookie;
 	qp->owner = get_pid(task_tgid(current));
@@ -208,7 +203,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	/* What the slots hold is what is granted. */
 	attr->cap.max_send_wr = qp->sq.entries;
 	attr->cap.max_recv_wr = qp->rq.entries;
-	attr->cap.max_inline_data = min_t(u32, qp->sq.stride - sizeof(struct kiw_wqe),
+	attr->cap.max_inline_data = min_t(u32, qp->sq.map.stride - sizeof(struct kiw_wqe),
 					  KIW_MAX_INLINE);
 	qp->max_send_sge = attr->cap.max_send_sge;
 	qp->max_recv_sge = attr->cap.max_recv_sge;
@@ -239,9 +234,11 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct kiw_device *dev = qp->dev;
+	DECLARE_COMPLETION_ONSTACK(freed);
 	struct kiw_stream *s;
 	struct kiw_ep *ep;
 
+	qp->freed = &freed;
 	mutex_lock(&qp->mutex);
 	qp->dying = true;
 	mutex_unlock(&qp->mutex);
@@ -258,7 +255,7 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	xa_erase(&dev->qps, ibqp->qp_num);
 	kiw_qp_rem_ref(ibqp);
-	wait_for_completion(&qp->freed);
+	wait_for_completion(&freed);
 
 	free_queues(qp);
 	put_pid(qp->owner);

@@ -27,7 +27,6 @@
 #include "ring.h"
 #include "proto/qpstate.h"
 
-struct kiw_cq;
 struct kiw_ep;
 struct kiw_stream;
 
@@ -54,7 +53,6 @@ struct kiw_swr {
  * struct kiw_sq - send queue
  * @map: the ring
  * @entries: slots, power of two
- * @stride: octets per slot
  * @next: index of the next request to take out of the ring
  * @done: index of the oldest request that has not completed; @done <= @next
  * @swr: @entries of them, for @done..@next
@@ -62,7 +60,6 @@ struct kiw_swr {
 struct kiw_sq {
 	struct kiw_ring_map	map;
 	u32			entries;
-	u32			stride;
 	u32			next;
 	u32			done;
 	struct kiw_swr		*swr;
@@ -72,13 +69,11 @@ struct kiw_sq {
  * struct kiw_rq - receive queue
  * @map: the ring
  * @entries: slots, power of two, or 0
- * @stride: octets per slot
  * @next: index of the next request to take; taken ones complete at once or are the stream's
  */
 struct kiw_rq {
 	struct kiw_ring_map	map;
 	u32			entries;
-	u32			stride;
 	u32			next;
 };
 
@@ -87,50 +82,49 @@ struct kiw_rq {
  * @ibqp: the part that RDMA core knows
  * @dev: device
  * @ref: see above
- * @freed: completed with the last reference
- * @mutex: see above
  * @state: RDMAC state; changed while the QP is held, shown to users also while it is not
+ * @freed: completed with the last reference; set by who destroys it
+ * @mutex: see above
  * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
  *	read under RCU to take a reference
  * @ep: endpoint that connects or serves this QP, reference held; protected by @mutex
- * @send_cq: completion queue of @sq
- * @recv_cq: completion queue of @rq
  * @sq: send queue
  * @rq: receive queue
  * @cookie: of the process, for completions
- * @max_send_sge: granted
- * @max_recv_sge: granted
- * @max_inline: granted, octets
+ * @owner: thread group that created it, the only one that may connect it
  * @access: IB_ACCESS_REMOTE_* that the QP allows at all; changed without any lock
+ * @max_inline: granted, octets
  * @ird: reads that the peer may have outstanding, as negotiated
  * @ord: reads that we may have outstanding, as negotiated
- * @owner: thread group that created it, the only one that may connect it
+ * @max_send_sge: granted
+ * @max_recv_sge: granted
  * @init: shown as INIT, not RESET, while idle; changed under @mutex
  * @dying: being destroyed, takes no connection any more; protected by @mutex
+ *
+ * RDMA core allocates it by kmalloc(): with 512 octets, which it has without debugging, it takes
+ * half of what it would with a few more.
  */
 struct kiw_qp {
 	struct ib_qp			ibqp;
 	struct kiw_device		*dev;
 	struct kref			ref;
-	struct completion		freed;
-	struct mutex			mutex;
 	enum kiw_qp_state		state;
+	struct completion		*freed;
+	struct mutex			mutex;
 	struct kiw_stream __rcu		*stream;
 	struct kiw_ep			*ep;
 
-	struct kiw_cq			*send_cq;
-	struct kiw_cq			*recv_cq;
 	struct kiw_sq			sq;
 	struct kiw_rq			rq;
 
 	u64				cookie;
-	u32				max_send_sge;
-	u32				max_recv_sge;
-	u32				max_inline;
-	int				access;
-	u32				ird;
-	u32				ord;
 	struct pid			*owner;
+	int				access;
+	u32				max_inline;
+	u16				ird;
+	u16				ord;
+	u8				max_send_sge;
+	u8				max_recv_sge;
 	bool				init;
 	bool				dying;
 };

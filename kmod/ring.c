@@ -200,6 +200,7 @@ int kiw_ring_alloc(struct kiw_ring_map *map, struct kiw_ucontext *uctx, u32 entr
 	err = size <= SHARED_MAX ? ring_alloc_shared(map, uctx, size) :
 				   ring_alloc_own(map, uctx, size);
 	mutex_unlock(&uctx->rings.mutex);
+	map->stride = stride;
 	return err;
 }
 
@@ -225,7 +226,7 @@ void kiw_ring_free(struct kiw_ring_map *map)
 	memset(map, 0, sizeof(*map));
 }
 
-void kiw_ring_tell(const struct kiw_ring_map *map, u32 entries, u32 stride,
+void kiw_ring_tell(const struct kiw_ring_map *map, u32 entries,
 		   struct kiw_ring_geometry *geometry)
 {
 	struct kiw_arena *arena = map->arena;
@@ -237,7 +238,7 @@ void kiw_ring_tell(const struct kiw_ring_map *map, u32 entries, u32 stride,
 	geometry->mapping = arena->number;
 	geometry->offset = map->mem - arena->mem;
 	geometry->entries = entries;
-	geometry->stride = stride;
+	geometry->stride = map->stride;
 }
 
 void kiw_rings_init(struct kiw_rings *rings)

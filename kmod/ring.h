@@ -31,11 +31,13 @@ struct kiw_rings {
  * @arena: what it lies in, and holds a count of until kiw_ring_free()
  * @mem: the ring, zeroed at creation; starts with its header
  * @size: octets, a multiple of KIW_RING_ALIGN
+ * @stride: octets per slot
  */
 struct kiw_ring_map {
 	struct kiw_arena	*arena;
 	void			*mem;
 	u32			size;
+	u32			stride;
 };
 
 void kiw_rings_init(struct kiw_rings *rings);
@@ -58,17 +60,16 @@ int kiw_ring_alloc(struct kiw_ring_map *map, struct kiw_ucontext *uctx, u32 entr
 void kiw_ring_free(struct kiw_ring_map *map);
 
 /** kiw_ring_tell() - what the process has to know of its ring; for one that is all zero, nothing */
-void kiw_ring_tell(const struct kiw_ring_map *map, u32 entries, u32 stride,
+void kiw_ring_tell(const struct kiw_ring_map *map, u32 entries,
 		   struct kiw_ring_geometry *geometry);
 
 int kiw_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma);
 void kiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry);
 
 /** kiw_ring_slot() - address of a slot; @index runs freely, @entries is a power of two */
-static inline void *kiw_ring_slot(const struct kiw_ring_map *map, u32 index, u32 entries,
-				  u32 stride)
+static inline void *kiw_ring_slot(const struct kiw_ring_map *map, u32 index, u32 entries)
 {
-	return map->mem + KIW_RING_HEADER + (size_t)(index & (entries - 1)) * stride;
+	return map->mem + KIW_RING_HEADER + (size_t)(index & (entries - 1)) * map->stride;
 }
 
 #endif /* KIWARP_RING_H */

@@ -135,7 +135,7 @@ enum kiw_take kiw_sq_take(struct kiw_qp *qp, struct kiw_tx *tx)
 		kiw_stat_inc(&qp->dev->stats, KIW_STAT_RING_ERRORS);
 		return KIW_TAKE_RING;
 	}
-	slot = kiw_ring_slot(&sq->map, sq->next, sq->entries, sq->stride);
+	slot = kiw_ring_slot(&sq->map, sq->next, sq->entries);
 	memcpy(wqe, slot, sizeof(*wqe));
 	barrier();	/* from here on only the copy counts, */
 
@@ -175,7 +175,7 @@ bool kiw_sq_complete(struct kiw_qp *qp)
 	struct kiw_sq *sq = &qp->sq;
 	struct cqe_batch b;
 
-	batch_init(&b, qp->send_cq);
+	batch_init(&b, to_kiw_cq(qp->ibqp.send_cq));
 	for (; sq->done != sq->next; sq->done++) {
 		const struct kiw_swr *swr = kiw_swr(qp, sq->done);
 
@@ -198,7 +198,7 @@ void kiw_sq_flush(struct kiw_qp *qp)
 	/* Whoever posts from now on sees the flag, or we see the request. */
 	smp_mb();
 
-	batch_init(&b, qp->send_cq);
+	batch_init(&b, to_kiw_cq(qp->ibqp.send_cq));
 	for (; sq->done != sq->next; sq->done++) {
 		swr = kiw_swr(qp, sq->done);
 		if (!swr->done)
@@ -209,8 +209,7 @@ void kiw_sq_flush(struct kiw_qp *qp)
 	}
 	if (ring_prod(sq_ring(qp)) - sq->next <= sq->entries) {
 		for (; ring_prod(sq_ring(qp)) != sq->next; sq->next++) {
-			const struct kiw_wqe *wqe = kiw_ring_slot(&sq->map, sq->next, sq->entries,
-								  sq->stride);
+			const struct kiw_wqe *wqe = kiw_ring_slot(&sq->map, sq->next, sq->entries);
 
 			posted.wr_id = READ_ONCE(wqe->wr_id);
 			posted.op = min_t(u8, READ_ONCE(wqe->opcode), KIW_WR_READ);
@@ -241,7 +240,7 @@ enum kiw_take kiw_rq_take(struct kiw_qp *qp, struct kiw_rx *rx)
 		kiw_stat_inc(&qp->dev->stats, KIW_STAT_RING_ERRORS);
 		return KIW_TAKE_RING;
 	}
-	slot = kiw_ring_slot(&rq->map, rq->next, rq->entries, rq->stride);
+	slot = kiw_ring_slot(&rq->map, rq->next, rq->entries);
 	memcpy(&rqe, slot, sizeof(rqe));
 	barrier();	/* as in kiw_sq_take() */
 
@@ -291,7 +290,7 @@ bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_rx *rx, enum ib_wc_status sta
 
 	rx->placing = false;
 	WRITE_ONCE(rq_ring(qp)->cons, qp->rq.next);
-	return kiw_cq_add(qp->recv_cq, &cqe, 1);
+	return kiw_cq_add(to_kiw_cq(qp->ibqp.recv_cq), &cqe, 1);
 }
 
 void kiw_rq_flush(struct kiw_qp *qp, struct kiw_rx *rx)
@@ -306,15 +305,14 @@ void kiw_rq_flush(struct kiw_qp *qp, struct kiw_rx *rx)
 	/* As in kiw_sq_flush(). */
 	smp_mb();
 
-	batch_init(&b, qp->recv_cq);
+	batch_init(&b, to_kiw_cq(qp->ibqp.recv_cq));
 	if (rx && rx->placing) {
 		rx->placing = false;
 		rq_add(&b, qp, rx->recv_id, rx->recv_index, IB_WC_WR_FLUSH_ERR);
 	}
 	if (ring_prod(rq_ring(qp)) - rq->next <= rq->entries) {
 		for (; budget && ring_prod(rq_ring(qp)) != rq->next; rq->next++, budget--) {
-			const struct kiw_rqe *rqe = kiw_ring_slot(&rq->map, rq->next, rq->entries,
-								  rq->stride);
+			const struct kiw_rqe *rqe = kiw_ring_slot(&rq->map, rq->next, rq->entries);
 
 			rq_add(&b, qp, READ_ONCE(rqe->wr_id), rq->next, IB_WC_WR_FLUSH_ERR);
 		}
