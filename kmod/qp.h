@@ -101,8 +101,8 @@ struct kiw_rq {
  * @init: shown as INIT, not RESET, while idle; changed under @mutex
  * @dying: being destroyed, takes no connection any more; protected by @mutex
  *
- * RDMA core allocates it by kmalloc(): with 512 octets, which it has without debugging, it takes
- * half of what it would with a few more.
+ * RDMA core allocates it by kmalloc(): with 512 octets, which it has in 7.2 without debugging, it
+ * takes half of what it would with a few more.
  */
 struct kiw_qp {
 	struct ib_qp			ibqp;

@@ -737,6 +737,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 		ret = 1;
 		while (ret > 0 && !tx->batch_sent && batch_open(tx, budget))
 			ret = put_next(s);
+		/* It counts for as many as it is long. */
 		spent = max(1, (tx->batch_len - tx->batch_sent) / KIW_TX_BATCH);
 		if (tx->batch_sent < tx->batch_len) {
 			err = batch_push(s);
