@@ -60,7 +60,7 @@ load_drivers() {
 }
 rlink() { ip netns exec "$1" rdma link add "$2" type "$3" netdev "$4"; }
 
-# fast_crc: gives both drivers the same fast CRC function where the kernel has none of its own, see bench_crc.c
+# fast_crc: gives both drivers the same fast CRC function where the kernel has none of its own, see bench_crc_main.c
 fast_crc() {
 	local driver
 	if [ ! -e "$MODULES/bench_crc.ko" ]; then
@@ -75,7 +75,7 @@ fast_crc() {
 	for driver in kiwarp siw_crc; do
 		echo "crc_of_$driver=$(nm -u "$WORK/$driver.ko" | awk '/crc32c/ { printf "%s%s", n++ ? ", " : "", $2 }')" >>/out/about
 	done
-	echo "crc=the same function in both drivers, by the processor's instruction (tests/bench/modules/bench_crc.c)" >>/out/about
+	echo "crc=the same function in both drivers, that of this kernel for x86 (tests/bench/modules/bench_crc_main.c)" >>/out/about
 }
 
 # add_rxe: a pair of links for Soft-RoCE, like those of the others
