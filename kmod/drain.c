@@ -3,24 +3,13 @@
 
 #include <linux/cpumask.h>
 #include <linux/jiffies.h>
-#include <linux/kthread.h>
 #include <linux/ktime.h>
-#include <linux/math64.h>
-#include <linux/module.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
-#include <linux/sched.h>
-#include <linux/sched/isolation.h>
-#include <linux/topology.h>
-#include <linux/workqueue.h>
 
+#include "helper.h"
 #include "stream.h"
 #include "wq.h"
-
-static bool drain = true;
-module_param(drain, bool, 0644);
-MODULE_PARM_DESC(drain,
-		 "Send from another processor for who posts and posts, where that moves more (default: Y)");
 
 /*
  * Doorbells of a run come one after the other, with no more than this in between, ns, or twice what
@@ -35,10 +24,7 @@ MODULE_PARM_DESC(drain,
 #define DRAIN_RUN_AGAIN	8
 /* As many are taken off for one that comes later. */
 #define DRAIN_SLOW	8U
-/* How long a trial has to have been moving something, ns. */
-#define DRAIN_TRIAL	(8 * NSEC_PER_MSEC)
-/* For how long it isn't asked again whether it pays; if it doesn't, for one stream, from and to. */
-#define DRAIN_PAYS	HZ
+/* For how long one stream isn't tried again if it doesn't pay, from and to. */
 #define DRAIN_AGAIN_MIN	(HZ / 16 + 1)
 #define DRAIN_AGAIN_MAX	(4 * HZ)
 /* What a doorbell sent, octets, beyond which a system call is nothing beside it. */
@@ -48,14 +34,9 @@ MODULE_PARM_DESC(drain,
 
 /**
  * struct drainer - one for each processor that doorbells ring on
- * @lock: protects @given, and @given_at and @running with it
- * @given: streams that the thread has yet to take
- * @given_at: when the first of them came, ns
- * @running: the thread has streams, and takes more
- * @thread: looks at the rings, from another processor; made when it is needed first
- * @ready: it may be given streams
- * @hire: makes it
- * @cpu: whose
+ * @helper: its thread looks at the rings
+ * @given_at: when the first of those came that it has yet to take, ns; the helper's lock
+ * @running: the thread has streams, and takes more; the helper's lock
  * @began: when the last doorbell did, ns
  * @ended: when it did
  * @since: when the run began, ns; 0 where there is none
@@ -71,15 +52,9 @@ MODULE_PARM_DESC(drain,
  * From @pays on it is the thread's; @pays is read by doorbells.
  */
 struct drainer {
-	spinlock_t		lock;
-	struct list_head	given;
+	struct kiw_helper	helper;
 	u64			given_at;
 	bool			running;
-
-	struct task_struct	*thread;
-	bool			ready;
-	struct work_struct	hire;
-	int			cpu;
 
 	u64			began;
 	u64			ended;
@@ -110,31 +85,24 @@ static u32 progress(struct kiw_stream *s)
 	return n;
 }
 
-static u32 per_ms(u64 moved, u64 ns)
-{
-	return div64_u64(moved * NSEC_PER_MSEC, ns ?: 1);
-}
-
 /* --- whoever rings ------------------------------------------------------------------------- */
 
 static void give(struct drainer *dr, struct kiw_stream *s, u64 now)
 {
-	if (!smp_load_acquire(&dr->ready)) {	/* in drainer_thread() */
-		schedule_work(&dr->hire);
+	if (!kiw_helper_ready(&dr->helper))
 		return;
-	}
 	kiw_stat_inc(&s->dev->stats, KIW_STAT_DRAINS);
 	s->drain.on = true;
 	s->drain.leaving = false;
 	s->drain.moved = now;
 	kiw_sq_flag(s->qp, KIW_RING_DRAINING);
 	kref_get(&s->ref);
-	spin_lock(&dr->lock);
-	if (list_empty(&dr->given) && !dr->running)
+	spin_lock_bh(&dr->helper.lock);
+	if (list_empty(&dr->helper.given) && !dr->running)
 		dr->given_at = now;
-	list_add_tail(&s->drain.node, &dr->given);
-	spin_unlock(&dr->lock);
-	wake_up_process(dr->thread);
+	list_add_tail(&s->drain.node, &dr->helper.given);
+	spin_unlock_bh(&dr->helper.lock);
+	kiw_helper_wake(&dr->helper);
 }
 
 /* Who takes turns with the peer gains nothing. */
@@ -174,7 +142,7 @@ static bool rung(struct drainer *dr, struct kiw_stream *s, u32 n, u64 now)
 	if (++dr->rung < (pays ? DRAIN_RUN_AGAIN : DRAIN_RUN))
 		return false;
 	if (!pays)
-		WRITE_ONCE(dr->direct, per_ms(dr->sent, now - dr->since));
+		WRITE_ONCE(dr->direct, kiw_helper_rate(dr->sent, now - dr->since));
 	run_begin(dr, now);
 	return pays || time_after_eq(jiffies, s->drain.until);
 }
@@ -186,7 +154,7 @@ void kiw_drain_rung(struct kiw_stream *s)
 	u64 now = 0;
 	u32 n;
 
-	if (s->drain.on || !READ_ONCE(drain) || num_online_cpus() == 1)
+	if (s->drain.on || !kiw_helper_wanted())
 		return;
 	n = progress(s);
 	dr = get_cpu_ptr(&drainers);
@@ -231,7 +199,7 @@ static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, u64 now
 {
 	struct kiw_drain *d = &s->drain;
 	bool keep = false;
-	u32 n;
+	u32 n, patience;
 
 	kiw_stream_lock(s);
 	if (s->qp) {
@@ -241,7 +209,9 @@ static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, u64 now
 			d->moved = now;
 		if (pays)
 			d->again = 0;
-		keep = s->qp->state == KIW_QP_RTS && now - d->moved < d->patience;
+		/* What waits for room isn't a pause of the process. */
+		patience = kiw_tx_pending(s) ? DRAIN_BREAK : d->patience;
+		keep = s->qp->state == KIW_QP_RTS && now - d->moved < patience;
 		if (keep && !d->leaving && (verdict != GO_ON || in_turns(s)))
 			leave(s, verdict == REFUSED);
 		keep = keep && (!d->leaving || kiw_sq_posted(s->qp));
@@ -256,6 +226,7 @@ static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, u64 now
 
 static enum verdict judge(struct drainer *dr, u64 *since, u64 now, u64 moved)
 {
+	u32 direct = READ_ONCE(dr->direct);
 	u32 tried;
 
 	if (dr->pays) {
@@ -269,38 +240,39 @@ static enum verdict judge(struct drainer *dr, u64 *since, u64 now, u64 moved)
 		dr->tried += now - *since;
 		*since = now;
 	}
-	if (dr->tried < DRAIN_TRIAL)
+	tried = kiw_helper_rate(dr->moved, dr->tried);
+	if (!kiw_helper_tried(dr->tried, tried, direct))
 		return GO_ON;
-	tried = per_ms(dr->moved, dr->tried);
 	dr->tried = 0;
 	dr->moved = 0;
-	if (tried / 9 < READ_ONCE(dr->direct) / 8)
+	if (!kiw_helper_pays(tried, direct))
 		return REFUSED;
-	dr->until = jiffies + DRAIN_PAYS;
+	dr->until = jiffies + KIW_HELPER_PAYS;
 	WRITE_ONCE(dr->pays, true);
 	return GO_ON;
 }
 
 static bool take(struct drainer *dr, struct list_head *mine)
 {
-	spin_lock(&dr->lock);
-	list_splice_tail_init(&dr->given, mine);
+	spin_lock_bh(&dr->helper.lock);
+	list_splice_tail_init(&dr->helper.given, mine);
 	WRITE_ONCE(dr->running, !list_empty(mine));
-	spin_unlock(&dr->lock);
+	spin_unlock_bh(&dr->helper.lock);
 	return !list_empty(mine);
 }
 
 /* Those given from now on are for the next time; so are those who still wait, as if given now. */
 static void take_no_more(struct drainer *dr, u64 now)
 {
-	spin_lock(&dr->lock);
+	spin_lock_bh(&dr->helper.lock);
 	WRITE_ONCE(dr->running, false);
 	dr->given_at = now;
-	spin_unlock(&dr->lock);
+	spin_unlock_bh(&dr->helper.lock);
 }
 
-static void drainer_run(struct drainer *dr)
+static void drainer_run(struct kiw_helper *helper)
 {
+	struct drainer *dr = container_of(helper, struct drainer, helper);
 	enum verdict verdict = GO_ON;
 	struct kiw_stream *s, *next;
 	u64 now, moved, since;
@@ -317,7 +289,7 @@ static void drainer_run(struct drainer *dr)
 				kiw_stream_put(s);
 		}
 		if (verdict == GO_ON) {
-			verdict = READ_ONCE(drain) ? judge(dr, &since, now, moved) : ASK_AGAIN;
+			verdict = kiw_helper_wanted() ? judge(dr, &since, now, moved) : ASK_AGAIN;
 			if (verdict != GO_ON)
 				take_no_more(dr, now);
 		}
@@ -325,79 +297,18 @@ static void drainer_run(struct drainer *dr)
 	} while (verdict == GO_ON ? take(dr, &mine) : !list_empty(&mine));
 }
 
-/* Wherever threads of the kernel may run nearby, but not where the doorbells ring. */
-static bool drainer_place(const struct drainer *dr)
-{
-	cpumask_var_t mask;
-	bool placed;
-
-	if (!alloc_cpumask_var(&mask, GFP_KERNEL))
-		return false;
-	cpumask_and(mask, cpumask_of_node(cpu_to_node(dr->cpu)),
-		    housekeeping_cpumask(HK_TYPE_KTHREAD));
-	cpumask_clear_cpu(dr->cpu, mask);
-	placed = !set_cpus_allowed_ptr(current, mask);
-	free_cpumask_var(mask);
-	return placed;
-}
-
-static int drainer_thread(void *data)
-{
-	struct drainer *dr = data;
-
-	set_user_nice(current, MIN_NICE);
-	smp_store_release(&dr->ready, drainer_place(dr));	/* for give() */
-	for (;;) {
-		set_current_state(TASK_IDLE);
-		if (list_empty(&dr->given)) {
-			if (kthread_should_stop())
-				break;
-			schedule();
-		}
-		__set_current_state(TASK_RUNNING);
-		drainer_run(dr);
-	}
-	__set_current_state(TASK_RUNNING);
-	return 0;
-}
-
-static void drainer_hire(struct work_struct *work)
-{
-	struct drainer *dr = container_of(work, struct drainer, hire);
-	struct task_struct *thread;
-
-	if (dr->thread)
-		return;
-	thread = kthread_create(drainer_thread, dr, "kiwarp/%d", dr->cpu);
-	if (IS_ERR(thread))
-		return;
-	dr->thread = thread;
-	wake_up_process(thread);
-}
-
 void kiw_drain_init(void)
 {
-	struct drainer *dr;
 	int cpu;
 
-	for_each_possible_cpu(cpu) {
-		dr = per_cpu_ptr(&drainers, cpu);
-		dr->cpu = cpu;
-		spin_lock_init(&dr->lock);
-		INIT_LIST_HEAD(&dr->given);
-		INIT_WORK(&dr->hire, drainer_hire);
-	}
+	for_each_possible_cpu(cpu)
+		kiw_helper_init(&per_cpu(drainers, cpu).helper, cpu, "kiwarp/%d", drainer_run);
 }
 
 void kiw_drain_exit(void)
 {
-	struct drainer *dr;
 	int cpu;
 
-	for_each_possible_cpu(cpu) {
-		dr = per_cpu_ptr(&drainers, cpu);
-		cancel_work_sync(&dr->hire);
-		if (dr->thread)
-			kthread_stop(dr->thread);
-	}
+	for_each_possible_cpu(cpu)
+		kiw_helper_exit(&per_cpu(drainers, cpu).helper);
 }

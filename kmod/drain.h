@@ -11,9 +11,8 @@
  * Each processor has a drainer for those who post there. A stream is handed to it in the middle of
  * a run of doorbells, and leaves it when nothing has moved for a while.
  *
- * Lock order: socket lock, then the drainer's, which protects the list of what is handed over.
- * References: a drainer has one to each of its streams. It never keeps one from ending: a stream
- * that was stopped has no QP any more, which it finds under the socket lock.
+ * It never keeps a stream from ending: one that was stopped has no QP any more, which it finds
+ * under the socket lock. Locks and references: helper.h.
  */
 #ifndef KIWARP_DRAIN_H
 #define KIWARP_DRAIN_H
@@ -29,7 +28,7 @@ struct kiw_stream;
 
 /**
  * struct kiw_drain - what a stream has to do with a drainer; socket lock, but for @node
- * @node: in the drainer's lists; the drainer's lock, then the worker's own
+ * @node: in the drainer's lists; the helper's lock, then its thread's own
  * @on: a drainer looks at the send ring
  * @leaving: only for what was posted before the process was told to ring again
  * @heard: how often the peer was lately, see kiw_drain_heard()

@@ -11,7 +11,7 @@
  * the callbacks back and clears sk_user_data, so that no callback finds the stream; it clears
  * qp->stream, so that no doorbell does; and it clears s->ep, so that the endpoint isn't notified.
  * Then it waits for the work, which is the only one left that had been told before. Released: what
- * remains are references that a doorbell took a moment ago, or that a drainer has; each of them
+ * remains are references that a doorbell took a moment ago, or that a helper has; each of them
  * finds s->qp cleared under the socket lock and lets go. The last one frees the memory; the
  * socket's memory is held by sock_hold() until then.
  */
@@ -257,37 +257,32 @@ void kiw_stream_lock(struct kiw_stream *s)
 
 /*
  * Packets that came in meanwhile wait in the backlog; their callbacks may ask for another round,
- * and don't queue the work because s->busy is set. Return: rounds left, 0 if there may be more.
+ * and don't queue the work because s->busy is set.
  */
-static int settle(struct kiw_stream *s, bool *more)
+bool kiw_stream_settle(struct kiw_stream *s)
 {
 	int rounds = SETTLE_ROUNDS;
+	bool more = false;
 
-	*more = false;
 	while (s->qp) {
-		*more = settle_round(s, SETTLE_BATCHES);
-		if (!--rounds || (!sk_flush_backlog(s->sk) && !*more))
+		more = settle_round(s, SETTLE_BATCHES);
+		if (!--rounds || (!sk_flush_backlog(s->sk) && !more))
 			break;
 	}
-	return rounds;
+	return s->qp && (more || !rounds);
 }
 
-void kiw_stream_settle(struct kiw_stream *s)
+void kiw_stream_unlock_settled(struct kiw_stream *s, bool more)
 {
-	bool more;
-
-	settle(s, &more);
+	s->busy = false;
+	if (s->qp && more && !s->drain.on)
+		stream_queue(s, s->tx.starved);
+	release_sock(s->sk);
 }
 
 void kiw_stream_unlock(struct kiw_stream *s)
 {
-	bool more;
-	int rounds = settle(s, &more);
-
-	s->busy = false;
-	if (s->qp && (more || !rounds) && !s->drain.on)
-		stream_queue(s, s->tx.starved);
-	release_sock(s->sk);
+	kiw_stream_unlock_settled(s, kiw_stream_settle(s));
 }
 
 static void stream_work(struct work_struct *work)
@@ -342,16 +337,20 @@ static void callback_end(struct kiw_stream *s)
 
 static void stream_data_ready(struct sock *sk)
 {
+	struct kiw_place_call call;
 	struct kiw_stream *s;
-	bool ours;
 
 	rcu_read_lock();
 	s = stream_of_sk(sk);
-	if (s) {
-		ours = callback_begin(s);
-		stream_receive(s, !ours);
-		if (ours)
-			callback_end(s);
+	if (s && kiw_place_elsewhere(s)) {
+		s->rx_more = true;
+	} else if (s && callback_begin(s)) {
+		kiw_place_begin(s, &call);
+		stream_receive(s, false);
+		callback_end(s);
+		kiw_place_end(s, &call);
+	} else if (s) {
+		stream_receive(s, true);
 	}
 	rcu_read_unlock();
 }

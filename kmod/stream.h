@@ -4,7 +4,7 @@
  * gate, and the orderly and the disorderly end.
  *
  * Everything in struct kiw_stream is protected by the socket lock. References: the endpoint that
- * started it, the QP while it is attached, whoever took one through the QP, and a drainer.
+ * started it, the QP while it is attached, whoever took one through the QP, a drainer and a placer.
  */
 #ifndef KIWARP_STREAM_H
 #define KIWARP_STREAM_H
@@ -14,6 +14,7 @@
 #include <linux/workqueue.h>
 
 #include "drain.h"
+#include "place.h"
 #include "qp.h"
 #include "rx.h"
 #include "tx.h"
@@ -33,7 +34,8 @@ struct kiw_ep;
  * @rx: receive side
  * @tx: transmit side
  * @zcopy: sending without a copy
- * @drain: sending by a worker
+ * @drain: sending by a drainer
+ * @place: placing by a placer
  * @flush_by: when requests are flushed even if the peer still places them, jiffies
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
  *	reference while queued.
@@ -63,6 +65,7 @@ struct kiw_stream {
 	struct kiw_tx		tx;
 	struct kiw_zcopy	*zcopy;
 	struct kiw_drain	drain;
+	struct kiw_place	place;
 	unsigned long		flush_by;
 	struct delayed_work	work;
 
@@ -132,8 +135,13 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event);
 /** kiw_stream_lock() - take the socket lock as owner; process context */
 void kiw_stream_lock(struct kiw_stream *s);
 
-/** kiw_stream_settle() - do all that is due; locked by kiw_stream_lock() */
-void kiw_stream_settle(struct kiw_stream *s);
+/**
+ * kiw_stream_settle() - do all that is due
+ * @s: stream locked by kiw_stream_lock()
+ *
+ * Return: whether there is more than one may do without letting others run.
+ */
+bool kiw_stream_settle(struct kiw_stream *s);
 
 /**
  * kiw_stream_unlock() - do all that is due, then drop the socket lock
@@ -143,6 +151,13 @@ void kiw_stream_settle(struct kiw_stream *s);
  * for.
  */
 void kiw_stream_unlock(struct kiw_stream *s);
+
+/**
+ * kiw_stream_unlock_settled() - drop the socket lock after kiw_stream_settle()
+ * @s: stream locked by kiw_stream_lock()
+ * @more: something is left, for the stream's work, unless a drainer looks after it
+ */
+void kiw_stream_unlock_settled(struct kiw_stream *s, bool more);
 
 /** kiw_stream_kick() - have somebody do what is due soon; socket lock held, any context */
 void kiw_stream_kick(struct kiw_stream *s);

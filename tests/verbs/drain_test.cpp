@@ -3,10 +3,8 @@
 // Send queues that a drainer has taken over: whoever posts without a pause need not ring any more, and nothing else
 // may be different.
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 
-#include "connection.hpp"
+#include "poster.hpp"
 
 namespace vt {
 namespace {
@@ -14,81 +12,8 @@ namespace {
 /// How often a drainer took over a send queue of the device.
 std::uint64_t drains(ibv_context *context)
 {
-	std::uint64_t count = 0;
-
-	std::ifstream file(std::string(context->device->ibdev_path) + "/ports/1/hw_counters/drains");
-	if (!(file >> count))
-		fail("the counter of drains");
-	return count;
+	return counter(context, "drains");
 }
-
-/// One side that posts and polls and does nothing else. All requests are signalled and numbered.
-class Poster {
-public:
-	explicit Poster(Side &side) : side_(side) {}
-
-	/// Posts one request, when there is room for it.
-	template <typename Post>
-	void post(const Post &post_it)
-	{
-		for (;;) {
-			const int error = post_it(posted_);
-			if (error == 0)
-				break;
-			if (error != ENOMEM)
-				fail("posting", error);
-			wait_until([&] { return poll() > 0; }, "room in the send ring");
-		}
-		posted_++;
-		if (posted_ % 16 == 0)
-			poll();
-	}
-
-	/// Takes the completions that are there, which have to come in order, and be good.
-	std::size_t poll()
-	{
-		const std::vector<ibv_wc> completions = poll_all(side_.send_cq());
-
-		for (const ibv_wc &wc : completions)
-			EXPECT_WC(wc, polled_++, IBV_WC_SUCCESS);
-		return completions.size();
-	}
-
-	void finish()
-	{
-		wait_until(
-			[&] {
-				poll();
-				return polled_ == posted_;
-			},
-			"all completions");
-	}
-
-	/// Posts until a drainer has taken over.
-	template <typename Post>
-	void until_drained(const Post &post_it)
-	{
-		const std::uint64_t before = drains(side_.context());
-
-		wait_until(
-			[&] {
-				for (int i = 0; i < 1000; i++)
-					post(post_it);
-				return drains(side_.context()) > before;
-			},
-			"a drainer");
-		for (int i = 0; i < 100; i++)
-			post(post_it);
-	}
-
-	std::uint64_t posted() const { return posted_; }
-	std::uint64_t polled() const { return polled_; }
-
-private:
-	Side &side_;
-	std::uint64_t posted_ = 0;
-	std::uint64_t polled_ = 0;
-};
 
 constexpr std::size_t slots = 64, slot = 4096;
 

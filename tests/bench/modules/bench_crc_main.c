@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The CRC32C of the same kernel for x86, for User-Mode Linux, which has the table only: measurements
- * with CRC on would otherwise compare little but tables. It is the kernel's own code, chosen by what
- * the processor has. tests/bench/contenders.sh has all drivers call these functions instead of the
- * kernel's, by renaming the symbols that their modules import.
+ * The CRC32C of the same kernel for x86, for User-Mode Linux, which has the table only:
+ * measurements with CRC on would otherwise compare little but tables. It is the kernel's own code,
+ * chosen by what the processor has. tests/bench/contenders.sh has all drivers call these functions
+ * instead of the kernel's, by renaming the symbols that their modules import.
  */
 #include <linux/crc32.h>
 #include <linux/module.h>
@@ -13,7 +13,7 @@
 #include "bench_crc.h"
 
 /* A processor's flags are of what its kernel has enabled; User-Mode Linux has no more to ask. */
-#define cpu_has_xfeatures(features, name)	true
+#define cpu_has_xfeatures(...)		true
 /* Where the processor has no instruction for it, the module isn't loaded. */
 #define crc32_le_base(crc, p, n)		crc32_le(crc, p, n)
 #define crc32c_base(crc, p, n)			crc32c(crc, p, n)

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Placing what arrives on another processor.
+ *
+ * TCP's callback places what has arrived, and so all of a fast stream's work is one processor's:
+ * that of the sender, if it is in the same kernel, or of the network device's interrupts. Where
+ * that takes a good part of it, the callback can do no more than wake a thread elsewhere, which
+ * then owns the socket, so that most of TCP's receiving is that processor's, too. It is tried, and
+ * kept where it moves more.
+ *
+ * Each processor has a placer for those whose packets arrive there.
+ *
+ * It never keeps a stream from ending: one that was stopped has no QP any more, which it finds
+ * under the socket lock. Locks and references: helper.h.
+ */
+#ifndef KIWARP_PLACE_H
+#define KIWARP_PLACE_H
+
+#include <linux/list.h>
+#include <linux/types.h>
+
+struct kiw_stream;
+
+/**
+ * struct kiw_place - what a stream has to do with placers; socket lock, but for @node
+ * @node: in a placer's list; the helper's lock, then its thread's own
+ * @queued: it will place what has arrived
+ * @served: it does
+ * @bulk: much was placed the last time
+ * @octets: of the stream that had been received when it began
+ */
+struct kiw_place {
+	struct list_head	node;
+	bool			queued;
+	bool			served;
+	bool			bulk;
+	u32			octets;
+};
+
+/**
+ * kiw_place_elsewhere() - leave what has arrived to a placer, if that seems good
+ * @s: stream; socket lock held, in TCP's callback
+ *
+ * Return: whether it will be placed.
+ */
+bool kiw_place_elsewhere(struct kiw_stream *s);
+
+/**
+ * struct kiw_place_call - what a callback began with that places itself
+ * @octets: received until then
+ * @began: when, ns; 0 if that isn't asked for
+ */
+struct kiw_place_call {
+	u32	octets;
+	u64	began;
+};
+
+/**
+ * kiw_place_begin() - the callback places itself
+ * @s: stream; socket lock held, in softirq
+ * @call: filled, for kiw_place_end()
+ */
+void kiw_place_begin(const struct kiw_stream *s, struct kiw_place_call *call);
+
+/** kiw_place_end() - it did */
+void kiw_place_end(struct kiw_stream *s, const struct kiw_place_call *call);
+
+void kiw_place_init(void);
+void kiw_place_exit(void);
+
+#endif /* KIWARP_PLACE_H */

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Streams whose data a placer places: a thread on another processor than packets arrive on. Nothing else may be
+// different.
+#include <algorithm>
+
+#include "poster.hpp"
+
+namespace vt {
+namespace {
+
+constexpr std::size_t slots = 64, slot = 64 << 10;
+
+/// Long Writes into slots of a region, one after the other. Each carries its number in front, and at its end.
+class Place : public testing::Test {
+protected:
+	int write(std::uint64_t n)
+	{
+		const std::size_t at = n % slots * slot;
+
+		for (const std::size_t offset : {std::size_t{0}, slot - sizeof(n)})
+			std::copy_n(reinterpret_cast<const std::uint8_t *>(&n), sizeof(n), from_.data() + at + offset);
+		return pair_.a().write({from_.sge(at, slot)}, {.id = n, .remote = to_.address(at), .rkey = rkey_});
+	}
+
+	/// Writes until they are placed elsewhere.
+	void until_steered() { poster_.until(pair_.b().context(), "steers", write_); }
+
+	std::uint64_t steers() { return counter(pair_.b().context(), "steers"); }
+
+	void expect_arrived()
+	{
+		poster_.finish();
+		pair_.sync();
+		EXPECT_TRUE(same(from_.bytes(), to_.bytes()));
+	}
+
+	Pair pair_;
+	Region from_{pair_.a().pd(), slots *slot};
+	Region to_{pair_.b().pd(), slots *slot};
+	std::uint32_t rkey_ = to_.rkey(); // stays when the region goes
+	Poster poster_{pair_.a()};
+	std::function<int(std::uint64_t)> write_ = [this](std::uint64_t n) {
+		return write(n);
+	};
+};
+
+TEST_F(Place, ElsewhereWhereMuchArrives)
+{
+	from_.fill_pattern(1);
+	until_steered();
+	expect_arrived();
+}
+
+// What comes after a pause is placed, whoever does it, and then again elsewhere.
+TEST_F(Place, AgainAfterAPause)
+{
+	for (int i = 0; i < 3; i++) {
+		from_.fill_pattern(2 + i);
+		until_steered();
+		expect_arrived();
+	}
+}
+
+// Requests of the peer arrive at this end meanwhile, and it answers.
+TEST_F(Place, WhileTheOtherDirectionIsInUse)
+{
+	Region back(pair_.a().pd(), slot);
+	const std::uint32_t back_key = back.rkey();
+	std::uint64_t sent = 0, done = 0;
+	const auto both = [&](std::uint64_t n) {
+		for (; sent - done < 8; sent++) {
+			EXPECT_EQ(pair_.b().write({to_.sge(slot, slot)},
+					  {.id = sent, .remote = back.address(), .rkey = back_key}),
+				0);
+		}
+		for (const ibv_wc &wc : poll_all(pair_.b().send_cq()))
+			EXPECT_WC(wc, done++, IBV_WC_SUCCESS);
+		return write(n);
+	};
+
+	from_.fill_pattern(5);
+	poster_.until(pair_.b().context(), "steers", both);
+	while (done < sent)
+		EXPECT_WC(pair_.b().sent(), done++, IBV_WC_SUCCESS);
+	expect_arrived();
+}
+
+TEST_F(Place, AnErrorFlushesEachRequestOnce)
+{
+	until_steered();
+	ASSERT_EQ(pair_.b().modify(IBV_QPS_ERR), 0);
+	ibv_wc_status least = IBV_WC_SUCCESS;
+	for (std::uint64_t n = poster_.polled(); n < poster_.posted(); n++) {
+		const ibv_wc wc = pair_.a().sent();
+		EXPECT_EQ(wc.wr_id, n);
+		if (wc.status == IBV_WC_WR_FLUSH_ERR)
+			least = wc.status;
+		EXPECT_EQ(wc.status, least);
+	}
+	EXPECT_TRUE(poll_all(pair_.a().send_cq()).empty());
+}
+
+// As soon as it is deregistered, nothing of it changes any more.
+TEST_F(Place, ADeregisteredRegionStaysAsItIs)
+{
+	until_steered();
+	to_.deregister();
+	const std::vector<std::uint8_t> then(to_.bytes().begin(), to_.bytes().end());
+	// The Terminate comes at some time; until then Writes are taken.
+	wait_until([&] { return write(0) != 0 || pair_.a().state() == IBV_QPS_ERR; }, "the error state");
+	pair_.a().wait_disconnected();
+	EXPECT_TRUE(same(then, to_.bytes()));
+}
+
+TEST_F(Place, TheQueuePairMayGoAtAnyTime)
+{
+	until_steered();
+	pair_.b().destroy_qp();
+	wait_until(
+		[&] {
+			poll_all(pair_.a().send_cq());
+			return pair_.a().state() == IBV_QPS_ERR;
+		},
+		"the error state");
+}
+
+TEST_F(Place, ThePeerMayGoAtAnyTime)
+{
+	until_steered();
+	pair_.a().destroy_qp();
+	pair_.b().wait_disconnected();
+}
+
+TEST_F(Place, CanBeSwitchedOff)
+{
+	until_steered();
+	const Parameters off(std::map<std::string, std::string>{{"drain", "N"}});
+	std::uint64_t before = 0;
+	for (int i = 0; i < 4000; i++) {
+		poster_.post(write_);
+		if (i == 1000) // what had been given has been placed by then
+			before = steers();
+	}
+	EXPECT_EQ(steers(), before);
+	expect_arrived();
+}
+
+// With a CRC, which has to be verified before anything is placed, and in messages that receive requests take.
+TEST(Placed, SendsWithCrc)
+{
+	Options options;
+	options.parameters = {{"crc", "Y"}};
+	Pair pair(options);
+	Region from(pair.a().pd(), slots * slot), to(pair.b().pd(), slots * slot);
+	Poster poster(pair.a());
+	std::uint64_t received = 0, posted = 0;
+	const auto receive = [&] {
+		for (; posted - received < 32; posted++)
+			EXPECT_EQ(pair.b().receive({to.sge(posted % slots * slot, slot)}, posted), 0);
+	};
+	const auto take = [&] {
+		for (const ibv_wc &wc : poll_all(pair.b().recv_cq())) {
+			EXPECT_WC(wc, received++, IBV_WC_SUCCESS);
+			EXPECT_EQ(wc.byte_len, slot);
+		}
+	};
+
+	from.fill_pattern(6);
+	poster.until(pair.b().context(), "steers", [&](std::uint64_t n) {
+		receive();
+		// Never more than have been received: each has its receive request.
+		if (n == received + 32)
+			wait_until([&] { return take(), n < received + 32; }, "messages");
+		receive();
+		return pair.a().send({from.sge(n % slots * slot, slot)}, {.id = n});
+	});
+	poster.finish();
+	wait_until([&] { return take(), received == poster.posted(); }, "the last message");
+	EXPECT_TRUE(same(from.bytes(), to.bytes()));
+}
+
+} // namespace
+} // namespace vt

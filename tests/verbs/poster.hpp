@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// A process that posts and posts, until one of the module's helpers takes a part of the work.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "connection.hpp"
+
+namespace vt {
+
+/// A counter of a device.
+inline std::uint64_t counter(ibv_context *context, const std::string &name)
+{
+	std::uint64_t count = 0;
+
+	std::ifstream file(std::string(context->device->ibdev_path) + "/ports/1/hw_counters/" + name);
+	if (!(file >> count))
+		fail("the counter of " + name);
+	return count;
+}
+
+/// One side that posts and polls and does nothing else. All requests are signalled and numbered.
+class Poster {
+public:
+	explicit Poster(Side &side) : side_(side) {}
+
+	/// Posts one request, when there is room for it.
+	template <typename Post>
+	void post(const Post &post_it)
+	{
+		for (;;) {
+			const int error = post_it(posted_);
+			if (error == 0)
+				break;
+			if (error != ENOMEM)
+				fail("posting", error);
+			wait_until([&] { return poll() > 0; }, "room in the send ring");
+		}
+		posted_++;
+		if (posted_ % 16 == 0)
+			poll();
+	}
+
+	/// Takes the completions that are there, which have to come in order, and be good.
+	std::size_t poll()
+	{
+		const std::vector<ibv_wc> completions = poll_all(side_.send_cq());
+
+		for (const ibv_wc &wc : completions)
+			EXPECT_WC(wc, polled_++, IBV_WC_SUCCESS);
+		return completions.size();
+	}
+
+	void finish()
+	{
+		wait_until(
+			[&] {
+				poll();
+				return polled_ == posted_;
+			},
+			"all completions");
+	}
+
+	/// Posts until a counter of a device rises.
+	template <typename Post>
+	void until(ibv_context *context, const std::string &name, const Post &post_it)
+	{
+		const std::uint64_t before = counter(context, name);
+
+		wait_until(
+			[&] {
+				for (int i = 0; i < 1000; i++)
+					post(post_it);
+				return counter(context, name) > before;
+			},
+			"the counter of " + name);
+		for (int i = 0; i < 100; i++)
+			post(post_it);
+	}
+
+	/// Posts until a drainer has taken over.
+	template <typename Post>
+	void until_drained(const Post &post_it)
+	{
+		until(side_.context(), "drains", post_it);
+	}
+
+	std::uint64_t posted() const { return posted_; }
+	std::uint64_t polled() const { return polled_; }
+
+private:
+	Side &side_;
+	std::uint64_t posted_ = 0;
+	std::uint64_t polled_ = 0;
+};
+
+} // namespace vt
