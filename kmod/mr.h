@@ -29,7 +29,7 @@ struct kiw_device;
  * @offset: of the first octet in the first page
  * @access: IB_ACCESS_*
  * @stag: index << 8 | key
- * @lent: Read Responses have carried its pages; set under RCU
+ * @lent: its pages were sent as they are; set under RCU
  */
 struct kiw_mr {
 	struct ib_mr	ibmr;

@@ -102,6 +102,7 @@ struct fpdu {
 	u32			last_len;	/* octets in the last of them, */
 	u32			batch_len;	/* in all, */
 	u32			batch_copied;	/* and of these in memory of ours */
+	u32			lent;		/* octets of the stream up to the last lent */
 };
 
 static void fpdu_grow(struct fpdu *f, u32 n)
@@ -198,6 +199,7 @@ static int fpdu_begin(struct fpdu *f, struct kiw_stream *s, const void *hdr, u32
 	f->last_len = tx->pieces ? tx->mem.piece[tx->pieces - 1].bv_len : 0;
 	f->batch_len = tx->batch_len;
 	f->batch_copied = tx->batch_copied;
+	f->lent = s->zcopy->lent;
 
 	put_unaligned_be16(f->ulpdu_len, buf);
 	memcpy(buf + KIW_FPDU_LEN_SIZE, hdr, hdr_len);
@@ -236,12 +238,13 @@ static void fpdu_undo(struct fpdu *f)
 		tx->mem.piece[tx->pieces - 1].bv_len = f->last_len;
 	tx->batch_len = f->batch_len;
 	tx->batch_copied = f->batch_copied;
+	WRITE_ONCE(f->s->zcopy->lent, f->lent);
 }
 
 /*
- * Append @n octets of a region as the pages that they are in. Those of a request are waited for
- * before it completes; those of a response, @access says, before the region is gone: so that these
- * are sent, there is room for the FPDU's end first.
+ * Append @n octets of a region as the pages that they are in. They are waited for before the region
+ * is gone, and those of a request, @access is 0, before it completes, too. There is room for the
+ * FPDU's end first, so that it is hardly ever undone.
  */
 static int fpdu_lend_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n,
 			    enum kiw_mr_fault *fault)
@@ -265,13 +268,11 @@ static int fpdu_lend_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 
 		get_page(bv->bv_page);
 		tx->batch_len += bv->bv_len;
 	}
-	if (access) {
-		WRITE_ONCE(mr->lent, true);
-		kiw_zcopy_lend(s, tx->offset + tx->batch_len - f->batch_len);
-	} else {
-		tx->lent = true;
-	}
+	WRITE_ONCE(mr->lent, true);
+	kiw_zcopy_lend(s, tx->offset + tx->batch_len - f->batch_len);
 	rcu_read_unlock();
+	if (!access)
+		tx->lent = true;
 	return 0;
 }
 
@@ -715,8 +716,6 @@ static int batch_push(struct kiw_stream *s)
 
 	if (tx->sending || tx->responding)
 		msg.msg_flags |= MSG_MORE;
-	if (tx->lent)
-		kiw_zcopy_lend(s, tx->offset);
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, tx->mem.piece, tx->pieces, tx->batch_len);
 	iov_iter_advance(&msg.msg_iter, tx->batch_sent);
 	/* This may process the backlog, and our receive callback, which leaves the batch alone. */

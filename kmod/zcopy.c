@@ -211,8 +211,15 @@ void kiw_zcopy_revoke(struct kiw_stream *s)
 	z->num_held = 0;
 	if (kiw_zcopy_returned(s))
 		return;
-	WRITE_ONCE(z->lending, false);
 	revoke(z, z->peer);
+	WRITE_ONCE(z->lending, false);
+}
+
+/* Will @peer place nothing more of what @z sent? */
+static bool revoked(const struct kiw_zcopy *z, const struct kiw_zcopy *peer)
+{
+	return smp_load_acquire(&z->revoked) &&		/* before it begins to place, in turn */
+	       !smp_load_acquire(&peer->placing);	/* in kiw_zcopy_placed() */
 }
 
 /*
@@ -251,7 +258,7 @@ void kiw_zcopy_recall(const struct kiw_pd *pd)
 
 	while ((z = next_lender(pd, number, &peer, &end))) {
 		number = z->number;
-		while (!placed_by(peer, end)) {
+		while (!placed_by(peer, end) && !revoked(z, peer)) {
 			if (time_after(jiffies, by)) {
 				revoke(z, peer);
 				break;

@@ -11,7 +11,7 @@
  *
  * Each stream publishes how far it has placed what it receives, and its peer completes requests by
  * that. A request that fails before takes its buffer back: the peer may not place it any more. So
- * does a region that is deregistered while Read Responses carry its pages.
+ * does a region that is deregistered while its pages are under way.
  *
  * What a stream tells its peer stands in an object of its own, which outlives the stream and its
  * socket as long as the peer looks at it. References: the stream, and the peer from the moment they
@@ -124,7 +124,7 @@ void kiw_zcopy_placed(struct kiw_stream *s, u32 octets);
  * @s: stream; socket lock held
  * @end: octets up to their last
  *
- * For pages that only the look-up of a region protects, in the same RCU read-side section.
+ * In the RCU read-side section of the region's look-up.
  */
 void kiw_zcopy_lend(struct kiw_stream *s, u32 end);
 

@@ -80,7 +80,9 @@ TEST_F(Place, WhileTheOtherDirectionIsInUse)
 	};
 
 	from_.fill_pattern(5);
-	poster_.until(pair_.b().context(), "steers", both);
+	until_steered();
+	for (int i = 0; i < 1000; i++)
+		poster_.post(both);
 	while (done < sent)
 		EXPECT_WC(pair_.b().sent(), done++, IBV_WC_SUCCESS);
 	expect_arrived();
