@@ -4,7 +4,6 @@
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/percpu.h>
-#include <linux/tcp.h>
 #include <net/tcp.h>
 
 #include "helper.h"

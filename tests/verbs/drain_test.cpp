@@ -15,12 +15,12 @@ std::uint64_t drains(ibv_context *context)
 	return counter(context, "drains");
 }
 
-constexpr std::size_t slots = 64, slot = 4096;
+constexpr std::size_t slot = 4096;
 
 /// Writes of a number each into slots of a region, one after the other.
-class Drain : public testing::Test {
+class Drain : public Slots<slot> {
 protected:
-	int write(std::uint64_t n)
+	int write(std::uint64_t n) override
 	{
 		const std::size_t at = n % slots * slot;
 
@@ -38,15 +38,6 @@ protected:
 			EXPECT_EQ(found, n);
 		}
 	}
-
-	Pair pair_;
-	Region from_{pair_.a().pd(), slots *slot};
-	Region to_{pair_.b().pd(), slots *slot};
-	std::uint32_t rkey_ = to_.rkey(); // stays when the region goes
-	Poster poster_{pair_.a()};
-	std::function<int(std::uint64_t)> write_ = [this](std::uint64_t n) {
-		return write(n);
-	};
 };
 
 TEST_F(Drain, TakesOverFromWhoPostsWithoutAPause)
@@ -106,14 +97,7 @@ TEST_F(Drain, AnErrorFlushesEachRequestOnce)
 {
 	poster_.until_drained(write_);
 	ASSERT_EQ(pair_.a().modify(IBV_QPS_ERR), 0);
-	ibv_wc_status least = IBV_WC_SUCCESS;
-	for (std::uint64_t n = poster_.polled(); n < poster_.posted(); n++) {
-		const ibv_wc wc = pair_.a().sent();
-		EXPECT_EQ(wc.wr_id, n);
-		if (wc.status == IBV_WC_WR_FLUSH_ERR)
-			least = wc.status;
-		EXPECT_EQ(wc.status, least);
-	}
+	expect_flushed();
 	ASSERT_EQ(write(poster_.posted()), 0);
 	EXPECT_WC(pair_.a().sent(), poster_.posted(), IBV_WC_WR_FLUSH_ERR);
 	EXPECT_TRUE(poll_all(pair_.a().send_cq()).empty());

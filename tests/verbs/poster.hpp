@@ -98,4 +98,36 @@ private:
 	std::uint64_t polled_ = 0;
 };
 
+constexpr std::size_t slots = 64;
+
+/// A connection whose client writes into slots of a region, one after the other, as the test says.
+template <std::size_t slot>
+class Slots : public testing::Test {
+protected:
+	virtual int write(std::uint64_t n) = 0;
+
+	/// Takes the completions of all that was posted: good ones, and from some point on flushed ones.
+	void expect_flushed()
+	{
+		ibv_wc_status least = IBV_WC_SUCCESS;
+
+		for (std::uint64_t n = poster_.polled(); n < poster_.posted(); n++) {
+			const ibv_wc wc = pair_.a().sent();
+			EXPECT_EQ(wc.wr_id, n);
+			if (wc.status == IBV_WC_WR_FLUSH_ERR)
+				least = wc.status;
+			EXPECT_EQ(wc.status, least);
+		}
+	}
+
+	Pair pair_;
+	Region from_{pair_.a().pd(), slots *slot};
+	Region to_{pair_.b().pd(), slots *slot};
+	std::uint32_t rkey_ = to_.rkey(); // stays when the region goes
+	Poster poster_{pair_.a()};
+	std::function<int(std::uint64_t)> write_ = [this](std::uint64_t n) {
+		return write(n);
+	};
+};
+
 } // namespace vt

@@ -24,6 +24,7 @@ u32 bench_crc32c(u32 crc, const void *p, size_t n)
 	return crc32c_arch(crc, p, n);
 }
 EXPORT_SYMBOL_GPL(bench_crc32c);
+
 u32 bench_skb_crc32c(const struct sk_buff *skb, int offset, int len, u32 crc)
 {
 	struct skb_seq_state walk;
