@@ -19,6 +19,10 @@
 #include "proto/crc.h"
 #include "proto/fpdu.h"
 
+/* What TCP may hold of copies for a peer in the same kernel, octets; and how near that is, us. */
+#define TX_NEAR		(256 << 10)
+#define TX_NEAR_RTT	1000
+
 /* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read. */
 #define TX_LARGE 32768
 /* PAD, a marker and the CRC */
@@ -726,6 +730,18 @@ static int batch_push(struct kiw_stream *s)
 	return tx->batch_sent == tx->batch_len ? 0 : -EINTR;
 }
 
+/*
+ * Copies for a peer in the same kernel go from one processor's cache to the other's. Were more of
+ * them under way than stay in there, both would wait for memory.
+ */
+static bool enough_near(const struct kiw_stream *s)
+{
+	const struct sock *sk = s->sk;
+
+	return sk->sk_wmem_queued >= TX_NEAR && !s->tx.hurry && kiw_zcopy_near(s) &&
+	       !kiw_zcopy_possible(s) && tcp_min_rtt(tcp_sk(sk)) <= TX_NEAR_RTT;
+}
+
 static bool tx_run(struct kiw_stream *s, int budget)
 {
 	struct kiw_tx *tx = &s->tx;
@@ -734,6 +750,11 @@ static bool tx_run(struct kiw_stream *s, int budget)
 	if (!tx->stopped && !s->drain.on)
 		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
 	for (; budget > 0; budget -= spent) {
+		if (!tx->batch_len && enough_near(s)) {
+			/* The write-space callback takes over, as if TCP had no room. */
+			set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
+			return false;
+		}
 		ret = 1;
 		while (ret > 0 && !tx->batch_sent && batch_open(tx, budget))
 			ret = put_next(s);

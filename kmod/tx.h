@@ -76,6 +76,7 @@ struct kiw_spare {
  * @sending: the message under way is @wqe
  * @resp_turn: the next message is a Read Response, if there is one
  * @starved: the last run ended for want of memory
+ * @hurry: what is posted goes out at once, as far as TCP has room
  * @rtr: KIW_RTR_* to be sent before anything else, or 0
  * @msn_send: next number on QN 0
  * @msn_read: next number on QN 1
@@ -112,6 +113,7 @@ struct kiw_tx {
 	bool			taken;
 	bool			resp_turn;
 	bool			starved;
+	bool			hurry;
 	u8			rtr;
 	u32			msn_send;
 	u32			msn_read;

@@ -96,9 +96,14 @@ void kiw_zcopy_leave(struct kiw_stream *s)
 	kiw_zcopy_put(peer);
 }
 
+bool kiw_zcopy_near(const struct kiw_stream *s)
+{
+	return READ_ONCE(s->zcopy->peer);
+}
+
 bool kiw_zcopy_possible(const struct kiw_stream *s)
 {
-	return READ_ONCE(s->zcopy->peer) && !s->neg.crc && !s->neg.markers_tx;
+	return kiw_zcopy_near(s) && !s->neg.crc && !s->neg.markers_tx;
 }
 
 bool kiw_zcopy_place(struct kiw_stream *s)

@@ -106,6 +106,9 @@ void kiw_zcopy_join(struct kiw_stream *s, u32 tx_start, u32 rx_start);
 /** kiw_zcopy_leave() - @s will place nothing any more; socket lock held */
 void kiw_zcopy_leave(struct kiw_stream *s);
 
+/** kiw_zcopy_near() - is the peer in this kernel; socket lock held */
+bool kiw_zcopy_near(const struct kiw_stream *s);
+
 /** kiw_zcopy_possible() - may @s send pages as they are; socket lock held */
 bool kiw_zcopy_possible(const struct kiw_stream *s);
 
