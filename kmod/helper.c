@@ -37,7 +37,6 @@ static int helper_thread(void *data)
 {
 	struct kiw_helper *helper = data;
 
-	set_user_nice(current, MIN_NICE);
 	smp_store_release(&helper->ready, helper_place(helper));	/* in kiw_helper_ready() */
 	for (;;) {
 		set_current_state(TASK_IDLE);

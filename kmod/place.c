@@ -13,8 +13,6 @@
 #define PLACE_BULK	4096
 /* What of a stream may wait for the placer, octets; beyond that callbacks place. */
 #define PLACE_QUEUE	(512U << 10)
-/* What the placer places of a stream, before it looks at others, octets. */
-#define PLACE_BUDGET	(4U << 20)
 /* A run of callbacks, or of the placer's, is over when nothing came for so long, ns. */
 #define PLACE_BREAK	(2 * NSEC_PER_MSEC)
 /*
@@ -70,12 +68,6 @@ struct placer {
 };
 
 static DEFINE_PER_CPU(struct placer, placers);
-
-/* Octets of the stream that were taken so far */
-static u32 received(const struct kiw_stream *s)
-{
-	return tcp_sk(s->sk)->copied_seq + s->rx.taken - s->rx.origin;
-}
 
 static u64 placed(const struct placer *p)
 {
@@ -146,9 +138,9 @@ bool kiw_place_elsewhere(struct kiw_stream *s)
 	struct sock *sk = s->sk;
 	struct placer *p;
 
-	/* What comes in from the backlog is placed there, too, until it is enough. */
+	/* What comes in from the backlog is placed there, too, until its turn is over. */
 	if (s->place.served) {
-		s->place.queued |= received(s) - s->place.octets >= PLACE_BUDGET;
+		s->place.queued |= kiw_stream_turn_over(s);
 		return s->place.queued;
 	}
 	if (s->busy || sock_owned_by_user(sk))
@@ -168,7 +160,7 @@ void kiw_place_begin(const struct kiw_stream *s, struct kiw_place_call *call)
 {
 	const struct placer *p = this_cpu_ptr(&placers);
 
-	call->octets = received(s);
+	call->octets = kiw_stream_received(s);
 	call->began = s->place.bulk && READ_ONCE(p->phase) == DIRECT ? ktime_get_ns() : 0;
 }
 
@@ -193,7 +185,7 @@ static bool measure(struct placer *p, u64 began)
 
 void kiw_place_end(struct kiw_stream *s, const struct kiw_place_call *call)
 {
-	u32 n = received(s) - call->octets;
+	u32 n = kiw_stream_received(s) - call->octets;
 	struct placer *p = this_cpu_ptr(&placers);
 
 	s->place.bulk = n >= PLACE_BULK;
@@ -236,23 +228,18 @@ static bool account(struct placer *p, u32 n, u64 began)
 	return phase == TRIAL || (phase == PAYS && time_before(jiffies, READ_ONCE(p->until)));
 }
 
-/*
- * Place what has arrived. Return: whether to come back for more: not where others wait for the
- * socket, who would hardly ever get it.
- */
+/* Place what has arrived. Return: whether to come back for more. */
 static bool serve(struct placer *p, struct kiw_stream *s)
 {
 	u64 began = ktime_get_ns();
-	bool more, alone, again;
+	bool more, again;
 
 	kiw_stream_lock(s);
-	s->place.octets = received(s);
 	s->place.queued = false;
 	s->place.served = true;
 	more = kiw_stream_settle(s) || s->place.queued;
-	/* Who comes after this look will be seen by the next. */
-	alone = !waitqueue_active(&s->sk->sk_lock.wq);
-	again = account(p, received(s) - s->place.octets, began) && more && alone;
+	again = account(p, kiw_stream_received(s) - s->turn, began) && more &&
+		!kiw_stream_wanted(s);
 	s->place.queued = again;
 	s->place.served = false;
 	kiw_stream_unlock_settled(s, more && !again);

@@ -27,14 +27,12 @@ struct kiw_stream;
  * @queued: it will place what has arrived
  * @served: it does
  * @bulk: much was placed the last time
- * @octets: of the stream that had been received when it began
  */
 struct kiw_place {
 	struct list_head	node;
 	bool			queued;
 	bool			served;
 	bool			bulk;
-	u32			octets;
 };
 
 /**

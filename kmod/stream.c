@@ -29,6 +29,8 @@
 /* Rounds that an owner makes before it leaves the rest to the work, and batches in each. */
 #define SETTLE_ROUNDS 8
 #define SETTLE_BATCHES 32
+/* What an owner places before it leaves the rest to others, octets. */
+#define STREAM_TURN (4U << 20)
 /* What is sent from a callback, before the work has to go on with it. */
 #define CALLBACK_BATCHES 4
 
@@ -146,7 +148,7 @@ static void stream_receive(struct kiw_stream *s, bool backlog)
 	lost = !kiw_zcopy_place(s);
 	s->rx.stopped |= lost;
 	kiw_rx_pump(s);
-	kiw_zcopy_placed(s, tcp_sk(sk)->copied_seq + s->rx.taken - s->rx.origin);
+	kiw_zcopy_placed(s, kiw_stream_received(s));
 	if (backlog && s->rx.taken && announces_little(sk)) {
 		s->rx_more = true;
 		kiw_stream_kick(s);
@@ -249,10 +251,31 @@ static bool settle_round(struct kiw_stream *s, int batches)
 	return more || s->rx_more;
 }
 
+/* Not a fair lock: see kiw_stream_wanted(). */
+static void own(struct kiw_stream *s)
+{
+	atomic_inc(&s->waiting);
+	lock_sock(s->sk);
+	atomic_dec(&s->waiting);
+	/* What somebody left to us, because we were waiting, is seen from here on. */
+	smp_mb__after_atomic();
+}
+
 void kiw_stream_lock(struct kiw_stream *s)
 {
-	lock_sock(s->sk);
+	own(s);
 	s->busy = true;
+	s->turn = kiw_stream_received(s);
+}
+
+bool kiw_stream_wanted(const struct kiw_stream *s)
+{
+	return atomic_read(&s->waiting) > 0;
+}
+
+bool kiw_stream_turn_over(const struct kiw_stream *s)
+{
+	return kiw_stream_wanted(s) || kiw_stream_received(s) - s->turn >= STREAM_TURN;
 }
 
 /*
@@ -266,6 +289,8 @@ bool kiw_stream_settle(struct kiw_stream *s)
 
 	while (s->qp) {
 		more = settle_round(s, SETTLE_BATCHES);
+		if (kiw_stream_turn_over(s))
+			rounds = 1;
 		if (!--rounds || (!sk_flush_backlog(s->sk) && !more))
 			break;
 	}
@@ -289,8 +314,10 @@ static void stream_work(struct work_struct *work)
 {
 	struct kiw_stream *s = stream_from(work);
 
-	kiw_stream_lock(s);
-	kiw_stream_unlock(s);
+	if (!kiw_stream_wanted(s)) {
+		kiw_stream_lock(s);
+		kiw_stream_unlock(s);
+	}
 	kiw_stream_put(s);
 }
 
@@ -349,6 +376,9 @@ static void stream_data_ready(struct sock *sk)
 		stream_receive(s, false);
 		callback_end(s);
 		kiw_place_end(s, &call);
+	} else if (s && kiw_stream_turn_over(s)) {
+		s->rx_more = true;
+		kiw_stream_kick(s);
 	} else if (s) {
 		stream_receive(s, true);
 	}
@@ -547,7 +577,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 	struct kiw_ep *ep = NULL;
 	struct kiw_qp *qp;
 
-	lock_sock(s->sk);
+	own(s);
 	qp = s->qp;
 	if (qp)
 		kref_get(&qp->ref);
@@ -556,7 +586,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 		return;
 
 	mutex_lock(&qp->mutex);
-	lock_sock(s->sk);
+	own(s);
 	if (s->qp) {
 		kiw_rx_done(s);
 		stream_unhook(s);
@@ -579,7 +609,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 
 int kiw_stream_init(void)
 {
-	stream_wq = alloc_workqueue("kiwarp_stream", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM, 0);
+	stream_wq = alloc_workqueue("kiwarp_stream", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	return stream_wq ? 0 : -ENOMEM;
 }
 

@@ -9,8 +9,10 @@
 #ifndef KIWARP_STREAM_H
 #define KIWARP_STREAM_H
 
+#include <linux/atomic.h>
 #include <linux/kref.h>
 #include <linux/net.h>
+#include <linux/tcp.h>
 #include <linux/workqueue.h>
 
 #include "drain.h"
@@ -39,11 +41,13 @@ struct kiw_ep;
  * @flush_by: when requests are flushed even if the peer still places them, jiffies
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
  *	reference while queued.
+ * @waiting: so many are about to take the socket lock; atomic
  * @saved_data_ready: the socket's own callbacks
  * @saved_state_change:
  * @saved_write_space:
  * @todo: KIW_ACT_* that were put off to process context
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
+ * @turn: octets that had been received when the owner took the lock
  * @rx_more: the pump has to run again: its budget was used up, or TCP wasn't told of it all
  * @busy: whoever has the lock will settle before it lets go: no need for the work
  * @due: somebody asked for that meanwhile
@@ -68,6 +72,7 @@ struct kiw_stream {
 	struct kiw_place	place;
 	unsigned long		flush_by;
 	struct delayed_work	work;
+	atomic_t		waiting;
 
 	void			(*saved_data_ready)(struct sock *sk);
 	void			(*saved_state_change)(struct sock *sk);
@@ -75,6 +80,7 @@ struct kiw_stream {
 
 	u32			todo;
 	enum ib_event_type	async;
+	u32			turn;
 	bool			rx_more;
 	bool			busy;
 	bool			due;
@@ -132,8 +138,36 @@ struct kiw_stream *kiw_stream_of(struct kiw_qp *qp);
  */
 bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event);
 
+/** kiw_stream_received() - octets of the stream that were taken so far; socket lock held */
+static inline u32 kiw_stream_received(const struct kiw_stream *s)
+{
+	return tcp_sk(s->sk)->copied_seq + s->rx.taken - s->rx.origin;
+}
+
 /** kiw_stream_lock() - take the socket lock as owner; process context */
 void kiw_stream_lock(struct kiw_stream *s);
+
+/**
+ * kiw_stream_wanted() - is somebody about to take the socket lock?
+ * @s: stream
+ *
+ * It isn't a fair lock: whoever takes it again and again has to leave it to them, who would hardly
+ * ever get it otherwise. They settle what is due.
+ *
+ * Return: whether there is.
+ */
+bool kiw_stream_wanted(const struct kiw_stream *s);
+
+/**
+ * kiw_stream_turn_over() - has the owner of the socket placed enough?
+ * @s: stream; the lock held by kiw_stream_lock()
+ *
+ * The owner places the backlog, and as fast as that grows it may never end. What isn't placed stays
+ * with TCP, whose window then ends it.
+ *
+ * Return: whether it has, or others want the lock.
+ */
+bool kiw_stream_turn_over(const struct kiw_stream *s);
 
 /**
  * kiw_stream_settle() - do all that is due
