@@ -171,8 +171,8 @@ TEST(Placed, SendsWithCrc)
 	EXPECT_TRUE(same(from.bytes(), to.bytes()));
 }
 
-// The socket's lock isn't a fair one, and its backlog may never end. Whoever rings at a flooded stream comes back all the
-// same, before hundreds of messages have been placed.
+// The socket's lock isn't a fair one, and its backlog may never end. Whoever rings at a flooded stream comes back all
+// the same, before hundreds of messages have been placed.
 TEST(Placed, ADoorbellOfTheOtherDirectionReturns)
 {
 	constexpr std::uint64_t rings = 200, patience = 400;
