@@ -77,15 +77,21 @@ TEST_F(Drain, LetsGoAfterAPause)
 // has room for all: long messages make it find much.
 TEST_F(Drain, WhatWasPostedGoesOutBeforeTheEnd)
 {
-	const auto write = [&](std::uint64_t n, std::size_t octets) {
-		return pair_.a().write({from_.sge(0, octets)}, {.id = n, .remote = to_.address(), .rkey = rkey_});
+	const auto post_long = [&](std::size_t count, std::size_t octets) {
+		for (std::size_t i = 0; i < count; i++) {
+			poster_.post([&](std::uint64_t n) {
+				return pair_.a().write(
+					{from_.sge(0, octets)}, {.id = n, .remote = to_.address(), .rkey = rkey_});
+			});
+		}
 	};
 
 	from_.fill_pattern(2);
-	poster_.until_drained([&](std::uint64_t n) { return write(n, from_.size()); });
+	post_long(500, from_.size());
+	poster_.finish();
+	poster_.until_drained(write_);
 	from_.data()[0] ^= 1;
-	for (std::size_t i = 0; i < slots; i++)
-		poster_.post([&](std::uint64_t n) { return write(n, 32 << 10); });
+	post_long(slots, 32 << 10);
 	ASSERT_EQ(pair_.a().modify(IBV_QPS_SQD), 0);
 	pair_.b().wait_disconnected();
 	pair_.a().wait_disconnected();
