@@ -104,7 +104,7 @@ static bool steers(struct placer *p)
 {
 	switch (smp_load_acquire(&p->phase)) {	/* in judge() */
 	case TRIAL:
-		return true;
+		return kiw_helper_wanted();
 	case PAYS:
 		if (time_before(jiffies, p->until) && kiw_helper_wanted())
 			return true;
