@@ -16,8 +16,8 @@ namespace {
 
 static_assert(offsetof(Cq, ibv) == 0);
 
-/// Polls in vain, some tens of microseconds, before another process may have the processor.
-constexpr std::uint32_t patience = 4096;
+/// Polls in vain, ten or twenty microseconds, before another process may have the processor.
+constexpr std::uint32_t patience = 1024;
 
 constexpr ibv_wc_opcode wc_opcode(std::uint8_t opcode)
 {
