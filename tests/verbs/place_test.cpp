@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <sstream>
 #include <thread>
 
 #include "poster.hpp"
@@ -171,45 +172,94 @@ TEST(Placed, SendsWithCrc)
 	EXPECT_TRUE(same(from.bytes(), to.bytes()));
 }
 
+/// A connection with CRC whose client's process writes and writes.
+class Flooded : public testing::Test {
+protected:
+	Flooded()
+	{
+		flood_ = std::thread([this] {
+			Poster poster(pair_.a());
+
+			while (!enough_) {
+				poster.post([&](std::uint64_t n) {
+					const std::size_t at = n % slots * slot;
+					return pair_.a().write({from_.sge(at, slot)},
+						{.id = n, .remote = to_.address(at), .rkey = to_.rkey()});
+				});
+				sent_ = poster.polled();
+			}
+			poster.finish();
+		});
+	}
+
+	~Flooded() override
+	{
+		enough_ = true;
+		flood_.join();
+	}
+
+	Options options_{.parameters = {{"crc", "Y"}}};
+	Pair pair_{options_};
+	Region from_{pair_.a().pd(), slots *slot};
+	Region to_{pair_.b().pd(), slots *slot};
+	std::atomic<std::uint64_t> sent_ = 0;
+
+private:
+	std::atomic<bool> enough_ = false;
+	std::thread flood_;
+};
+
 // The socket's lock isn't a fair one, and its backlog may never end. Whoever rings at a flooded stream comes back all
 // the same, before hundreds of messages have been placed.
-TEST(Placed, ADoorbellOfTheOtherDirectionReturns)
+TEST_F(Flooded, ADoorbellOfTheOtherDirectionReturns)
 {
 	constexpr std::uint64_t rings = 200, patience = 400;
-	Options options;
-	options.parameters = {{"crc", "Y"}};
-	Pair pair(options);
-	Region from(pair.a().pd(), slots * slot), to(pair.b().pd(), slots * slot);
-	const std::uint32_t from_key = from.rkey(), to_key = to.rkey();
-	std::atomic<bool> enough = false;
-	std::atomic<std::uint64_t> sent = 0;
 	std::uint64_t meanwhile = 0;
-	std::thread flood([&] {
-		Poster poster(pair.a());
 
-		while (!enough) {
-			poster.post([&](std::uint64_t n) {
-				const std::size_t at = n % slots * slot;
-				return pair.a().write(
-					{from.sge(at, slot)}, {.id = n, .remote = to.address(at), .rkey = to_key});
-			});
-			sent = poster.polled();
-		}
-		poster.finish();
-	});
-
-	wait_until([&] { return counter(pair.b().context(), "steers") > 0; }, "a placer");
+	wait_until([&] { return counter(pair_.b().context(), "steers") > 0; }, "a placer");
 	for (std::uint64_t i = 0; i < rings && meanwhile < rings * patience; i++) {
-		const std::uint64_t before = sent;
+		const std::uint64_t before = sent_;
 
-		EXPECT_EQ(pair.b().write({to.sge(0, 8)}, {.id = i, .remote = from.address(), .rkey = from_key}), 0);
-		EXPECT_WC(pair.b().sent(), i, IBV_WC_SUCCESS);
-		meanwhile += sent - before;
+		EXPECT_EQ(pair_.b().write({to_.sge(0, 8)}, {.id = i, .remote = from_.address(), .rkey = from_.rkey()}),
+			0);
+		EXPECT_WC(pair_.b().sent(), i, IBV_WC_SUCCESS);
+		meanwhile += sent_ - before;
 		std::this_thread::sleep_for(std::chrono::milliseconds(1));
 	}
-	enough = true;
-	flood.join();
 	EXPECT_LT(meanwhile, rings * patience);
+}
+
+/// The most that TCP holds for a connection of this thread's network namespace, octets.
+std::size_t tcp_holds()
+{
+	std::ifstream table("/proc/thread-self/net/tcp");
+	std::string line, skip, queues;
+	std::size_t most = 0;
+
+	std::getline(table, line); // the heading
+	while (std::getline(table, line)) {
+		std::istringstream fields(line);
+
+		if (!(fields >> skip >> skip >> skip >> skip >> queues))
+			fail("/proc/net/tcp");
+		most = std::max<std::size_t>(most, std::stoul(queues, nullptr, 16)); // up to the colon: to be sent
+	}
+	return most;
+}
+
+// Copies for a peer in the same kernel stay few enough for the processors' caches, though TCP would take megabytes.
+TEST_F(Flooded, FewCopiesAreUnderWayToAPeerNearby)
+{
+	std::size_t most = 0;
+
+	wait_until([&] { return counter(pair_.b().context(), "steers") > 0; }, "a placer");
+	const InNamespace inside(client_end().netns);
+	for (int i = 0; i < 300; i++) {
+		most = std::max(most, tcp_holds());
+		std::this_thread::sleep_for(std::chrono::milliseconds(1));
+	}
+	EXPECT_GT(most, 0U);
+	EXPECT_LE(most, 1536U << 10);
 }
 
 } // namespace
