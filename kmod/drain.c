@@ -7,6 +7,8 @@
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
 
+#include <net/sock.h>
+
 #include "helper.h"
 #include "stream.h"
 #include "wq.h"
@@ -24,6 +26,8 @@
 #define DRAIN_RUN_AGAIN	8
 /* As many are taken off for one that comes later. */
 #define DRAIN_SLOW	8U
+/* How long a trial lasts, ns. */
+#define DRAIN_TRIAL	(8 * NSEC_PER_MSEC)
 /* For how long one stream isn't tried again if it doesn't pay, from and to. */
 #define DRAIN_AGAIN_MIN	(HZ / 16 + 1)
 #define DRAIN_AGAIN_MAX	(4 * HZ)
@@ -87,10 +91,10 @@ static u32 progress(struct kiw_stream *s)
 
 /* --- whoever rings ------------------------------------------------------------------------- */
 
-static void give(struct drainer *dr, struct kiw_stream *s, u64 now)
+static bool give(struct drainer *dr, struct kiw_stream *s, u64 now)
 {
 	if (!kiw_helper_ready(&dr->helper))
-		return;
+		return false;
 	kiw_stat_inc(&s->dev->stats, KIW_STAT_DRAINS);
 	s->drain.on = true;
 	s->drain.leaving = false;
@@ -103,6 +107,23 @@ static void give(struct drainer *dr, struct kiw_stream *s, u64 now)
 	list_add_tail(&s->drain.node, &dr->helper.given);
 	spin_unlock_bh(&dr->helper.lock);
 	kiw_helper_wake(&dr->helper);
+	return true;
+}
+
+bool kiw_drain_instead(struct kiw_stream *s)
+{
+	struct kiw_drain *d = &s->drain;
+
+	if (!kiw_helper_wanted() || !kiw_zcopy_elsewhere(s))
+		return false;
+	if (d->on)
+		return true;
+	if (!kiw_tx_more(s))
+		return false;
+	progress(s);
+	d->patience = max(d->patience, DRAIN_PAUSE);
+	d->paired = give(this_cpu_ptr(&drainers), s, ktime_get_ns());
+	return d->paired;
 }
 
 /* Who takes turns with the peer gains nothing. */
@@ -194,27 +215,46 @@ static void leave(struct kiw_stream *s, bool refused)
 	d->until = jiffies + d->again;
 }
 
+/**
+ * struct round - a look at all streams
+ * @now: when it began, ns
+ * @moved: what those on trial moved since the last one
+ * @judged: so many are still there
+ */
+struct round {
+	u64	now;
+	u64	moved;
+	u32	judged;
+};
+
 /* Send what is posted. Return: whether to look again; else it is left to the process. */
-static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, u64 now, u64 *moved)
+static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, struct round *r)
 {
 	struct kiw_drain *d = &s->drain;
 	bool keep = false;
 	u32 n, patience;
 
+	/* Whoever has the socket sends what is posted, and needn't let go of it for our sake. */
+	if (verdict == GO_ON && !d->leaving && sock_owned_by_user_nocheck(s->sk)) {
+		r->judged += !d->paired;
+		return true;
+	}
 	kiw_stream_lock(s);
 	if (s->qp) {
 		n = progress(s);
-		*moved += n;
+		d->paired = d->paired && kiw_zcopy_elsewhere(s);
+		r->moved += d->paired ? 0 : n;
 		if (n)
-			d->moved = now;
+			d->moved = r->now;
 		if (pays)
 			d->again = 0;
 		/* What waits for room isn't a pause of the process. */
-		patience = kiw_tx_pending(s) ? DRAIN_BREAK : d->patience;
-		keep = s->qp->state == KIW_QP_RTS && now - d->moved < patience;
-		if (keep && !d->leaving && (verdict != GO_ON || in_turns(s)))
+		patience = kiw_tx_more(s) ? DRAIN_BREAK : d->patience;
+		keep = s->qp->state == KIW_QP_RTS && r->now - d->moved < patience;
+		if (keep && !d->leaving && !d->paired && (verdict != GO_ON || in_turns(s)))
 			leave(s, verdict == REFUSED);
 		keep = keep && (!d->leaving || kiw_sq_posted(s->qp));
+		r->judged += keep && !d->paired;
 	}
 	/* As soon as it isn't on, it may be given to another. */
 	d->on = keep;
@@ -222,6 +262,12 @@ static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, u64 now
 		list_del(&d->node);
 	kiw_stream_unlock(s);
 	return keep;
+}
+
+/* Is it known what a trial tells, of so many ns, and octets in a ms? */
+static bool tried_enough(u64 ns, u32 rate, u32 direct)
+{
+	return ns >= DRAIN_TRIAL || (ns >= DRAIN_TRIAL / 4 && rate < direct / 2);
 }
 
 static enum verdict judge(struct drainer *dr, u64 *since, u64 now, u64 moved)
@@ -241,7 +287,7 @@ static enum verdict judge(struct drainer *dr, u64 *since, u64 now, u64 moved)
 		*since = now;
 	}
 	tried = kiw_helper_rate(dr->moved, dr->tried);
-	if (!kiw_helper_tried(dr->tried, tried, direct))
+	if (!tried_enough(dr->tried, tried, direct))
 		return GO_ON;
 	dr->tried = 0;
 	dr->moved = 0;
@@ -275,23 +321,27 @@ static void drainer_run(struct kiw_helper *helper)
 	struct drainer *dr = container_of(helper, struct drainer, helper);
 	enum verdict verdict = GO_ON;
 	struct kiw_stream *s, *next;
-	u64 now, moved, since;
+	struct round round;
 	LIST_HEAD(mine);
+	u64 since;
 
 	if (!take(dr, &mine))
 		return;
 	since = dr->given_at;
 	do {
-		now = ktime_get_ns();
-		moved = 0;
+		round = (struct round){ .now = ktime_get_ns() };
 		list_for_each_entry_safe(s, next, &mine, drain.node) {
-			if (!serve(s, verdict, dr->pays, now, &moved))
+			if (!serve(s, verdict, dr->pays, &round))
 				kiw_stream_put(s);
 		}
 		if (verdict == GO_ON) {
-			verdict = kiw_helper_wanted() ? judge(dr, &since, now, moved) : ASK_AGAIN;
+			verdict = kiw_helper_wanted() ? judge(dr, &since, round.now, round.moved) :
+							ASK_AGAIN;
 			if (verdict != GO_ON)
-				take_no_more(dr, now);
+				take_no_more(dr, round.now);
+		} else if (!round.judged) {
+			verdict = GO_ON;
+			since = round.now;
 		}
 		cond_resched_tasks_rcu_qs();
 	} while (verdict == GO_ON ? take(dr, &mine) : !list_empty(&mine));

@@ -31,6 +31,7 @@ struct kiw_stream;
  * @node: in the drainer's lists; the helper's lock, then its thread's own
  * @on: a drainer looks at the send ring
  * @leaving: only for what was posted before the process was told to ring again
+ * @paired: because a placer places what the stream sends
  * @heard: how often the peer was lately, see kiw_drain_heard()
  * @index: of the next send request, when it was looked at last
  * @offset: octets of the stream sent by then
@@ -43,6 +44,7 @@ struct kiw_drain {
 	struct list_head	node;
 	bool			on;
 	bool			leaving;
+	bool			paired;
 	u32			heard;
 	u32			index;
 	u32			offset;
@@ -68,6 +70,17 @@ static inline void kiw_drain_heard(struct kiw_drain *d)
  * @s: stream with a QP in RTS; socket lock held by kiw_stream_lock()
  */
 void kiw_drain_rung(struct kiw_stream *s);
+
+/**
+ * kiw_drain_instead() - leave to a drainer what a callback has to send, if that seems good
+ * @s: stream with a QP in RTS; socket lock held, in softirq
+ *
+ * Where a placer places, on its processor, ACKs come from there. What is sent in answer to them
+ * isn't to be sent there, too.
+ *
+ * Return: whether a drainer sends it.
+ */
+bool kiw_drain_instead(struct kiw_stream *s);
 
 /** kiw_drain_pause() - the doorbell ends; until the next one it is the process's time */
 void kiw_drain_pause(void);

@@ -2,8 +2,7 @@
 /*
  * Threads that streams are handed to, to take work off a processor.
  *
- * They run near it, wherever threads of the kernel may, but not on it; and before what processes
- * compute, as work queues do.
+ * They run near it, wherever threads of the kernel may, but not on it.
  *
  * Lock order: socket lock, then the helper's. References: a helper has one to each of its streams.
  */
@@ -53,8 +52,7 @@ bool kiw_helper_ready(struct kiw_helper *helper);
 /** kiw_helper_wake() - it was given something */
 void kiw_helper_wake(struct kiw_helper *helper);
 
-/* How long a trial lasts, ns; and how long it isn't asked again whether it pays, if it does. */
-#define KIW_HELPER_TRIAL	(8 * NSEC_PER_MSEC)
+/* How long it isn't asked again whether a helper pays, if it does. */
 #define KIW_HELPER_PAYS		HZ
 
 /** kiw_helper_wanted() - may there be helpers at all */
@@ -64,12 +62,6 @@ bool kiw_helper_wanted(void);
 static inline u32 kiw_helper_rate(u64 moved, u64 ns)
 {
 	return div64_u64(moved * NSEC_PER_MSEC, ns ?: 1);
-}
-
-/** kiw_helper_tried() - is it known what a trial tells, of so many ns, and octets in a ms */
-static inline bool kiw_helper_tried(u64 ns, u32 rate, u32 direct)
-{
-	return ns >= KIW_HELPER_TRIAL || (ns >= KIW_HELPER_TRIAL / 4 && rate < direct / 2);
 }
 
 /** kiw_helper_pays() - is @rate more, by an eighth, than what it was without */

@@ -22,13 +22,16 @@
 #define PLACE_RUN	(16 * NSEC_PER_MSEC)
 #define PLACE_LOAD	4
 #define PLACE_RUNS	2
+/* How long a trial lasts, ns, after what of it isn't measured: threads have to find processors. */
+#define PLACE_TRIAL	(16 * NSEC_PER_MSEC)
+#define PLACE_WARM	(4 * NSEC_PER_MSEC)
 /* How long there is no trial after one that didn't pay, from and to. */
 #define PLACE_AGAIN_MIN	(HZ / 4)
 #define PLACE_AGAIN_MAX	(4 * HZ)
 
 /**
  * enum phase - what becomes of callbacks
- * @DIRECT: they place, and that is measured
+ * @DIRECT: they place, or whoever owns the socket, and that is measured
  * @TRIAL: the placer does, and that is measured
  * @PAYS: it does
  * @REFUSED: they do
@@ -42,15 +45,17 @@ enum phase { DIRECT, TRIAL, PAYS, REFUSED };
  * @since: when what is measured began, ns; 0 if it didn't
  * @last: when something was placed last, ns
  * @base: octets placed before
- * @busy: what it took, ns; of callbacks only
- * @runs: so many measurements of callbacks found that they take their part, in a row
- * @direct: what they placed in a ms, at most
+ * @busy: what it took, ns; not of the thread
+ * @runs: so many measurements found that it takes its part, in a row
+ * @direct: what was placed in a ms then, at most
+ * @warm: the trial has gone on for PLACE_WARM
  * @until: when the phase ends, if it isn't one of measuring, jiffies
  * @again: how long it was refused for, jiffies; 0 if the last trial paid
- * @here: octets that callbacks on its processor placed; theirs
+ * @here: octets that callbacks and owners on its processor placed; theirs
  * @there: octets that the thread placed; its own
  *
- * From @since to @again all is the thread's in TRIAL, else the callbacks' on its processor.
+ * From @since to @again all is the thread's in TRIAL, else that of callbacks and owners on its
+ * processor, with BH off.
  */
 struct placer {
 	struct kiw_helper	helper;
@@ -61,6 +66,7 @@ struct placer {
 	u64			busy;
 	u32			runs;
 	u32			direct;
+	bool			warm;
 	unsigned long		until;
 	unsigned long		again;
 	u64			here;
@@ -126,6 +132,7 @@ static void give(struct placer *p, struct kiw_stream *s)
 {
 	kiw_stat_inc(&s->dev->stats, KIW_STAT_STEERS);
 	s->place.queued = true;
+	WRITE_ONCE(s->zcopy->elsewhere, true);
 	kref_get(&s->ref);
 	spin_lock_bh(&p->helper.lock);
 	list_add_tail(&s->place.node, &p->helper.given);
@@ -156,12 +163,30 @@ bool kiw_place_elsewhere(struct kiw_stream *s)
 	return true;
 }
 
-void kiw_place_begin(const struct kiw_stream *s, struct kiw_place_call *call)
+bool kiw_place_rest(struct kiw_stream *s)
 {
-	const struct placer *p = this_cpu_ptr(&placers);
+	bool given = false;
+	struct placer *p;
 
-	call->octets = kiw_stream_received(s);
-	call->began = s->place.bulk && READ_ONCE(p->phase) == DIRECT ? ktime_get_ns() : 0;
+	if (s->place.queued)
+		return true;
+	if (s->place.served || kiw_stream_received(s) - s->turn < PLACE_BULK)
+		return false;
+	local_bh_disable();
+	p = this_cpu_ptr(&placers);
+	if (steers(p)) {
+		give(p, s);
+		given = true;
+	}
+	local_bh_enable();
+	return given;
+}
+
+void kiw_place_begin(struct kiw_stream *s)
+{
+	const struct placer *p = raw_cpu_ptr(&placers);
+
+	s->place.began = s->place.bulk && READ_ONCE(p->phase) == DIRECT ? ktime_get_ns() : 0;
 }
 
 /* Return: whether it is time for a trial. */
@@ -183,17 +208,25 @@ static bool measure(struct placer *p, u64 began)
 	return p->runs >= PLACE_RUNS && kiw_helper_wanted() && kiw_helper_ready(&p->helper);
 }
 
-void kiw_place_end(struct kiw_stream *s, const struct kiw_place_call *call)
+void kiw_place_end(struct kiw_stream *s)
 {
-	u32 n = kiw_stream_received(s) - call->octets;
-	struct placer *p = this_cpu_ptr(&placers);
+	u32 n = kiw_stream_received(s) - s->turn;
+	bool bulk = n >= PLACE_BULK;
+	struct placer *p;
 
-	s->place.bulk = n >= PLACE_BULK;
-	if (s->place.bulk && call->began && measure(p, call->began)) {
+	if (!n)
+		return;
+	local_bh_disable();
+	p = this_cpu_ptr(&placers);
+	/* A trial may have begun since, of another stream. */
+	if (bulk && s->place.began && p->phase == DIRECT && measure(p, s->place.began)) {
 		p->since = 0;
+		p->warm = false;
 		smp_store_release(&p->phase, TRIAL);	/* in serve() */
 	}
+	s->place.bulk = bulk;
 	WRITE_ONCE(p->here, p->here + n);
+	local_bh_enable();
 }
 
 /* --- the thread ---------------------------------------------------------------------------- */
@@ -205,7 +238,14 @@ static bool judge(struct placer *p, u64 now)
 	u64 lasted = now - p->since;
 	bool pays;
 
-	if (!kiw_helper_tried(lasted, rate, p->direct))
+	if (!p->warm) {
+		if (lasted >= PLACE_WARM) {
+			p->warm = true;
+			run_begin(p, now);
+		}
+		return true;
+	}
+	if (lasted < PLACE_TRIAL)
 		return true;
 	pays = kiw_helper_pays(rate, p->direct);
 	p->again = pays ? 0 : clamp_t(unsigned long, 2 * p->again, PLACE_AGAIN_MIN,
@@ -242,6 +282,7 @@ static bool serve(struct placer *p, struct kiw_stream *s)
 		!kiw_stream_wanted(s);
 	s->place.queued = again;
 	s->place.served = false;
+	WRITE_ONCE(s->zcopy->elsewhere, again);
 	kiw_stream_unlock_settled(s, more && !again);
 	return again;
 }

@@ -27,12 +27,14 @@ struct kiw_stream;
  * @queued: it will place what has arrived
  * @served: it does
  * @bulk: much was placed the last time
+ * @began: when a callback or an owner began to place, ns; 0 if that isn't measured
  */
 struct kiw_place {
 	struct list_head	node;
 	bool			queued;
 	bool			served;
 	bool			bulk;
+	u64			began;
 };
 
 /**
@@ -44,24 +46,21 @@ struct kiw_place {
 bool kiw_place_elsewhere(struct kiw_stream *s);
 
 /**
- * struct kiw_place_call - what a callback began with that places itself
- * @octets: received until then
- * @began: when, ns; 0 if that isn't asked for
+ * kiw_place_rest() - leave to a placer what an owner hasn't placed, if that seems good
+ * @s: stream; the lock held by kiw_stream_lock()
+ *
+ * Return: whether it will be placed.
  */
-struct kiw_place_call {
-	u32	octets;
-	u64	began;
-};
+bool kiw_place_rest(struct kiw_stream *s);
 
 /**
- * kiw_place_begin() - the callback places itself
- * @s: stream; socket lock held, in softirq
- * @call: filled, for kiw_place_end()
+ * kiw_place_begin() - the owner of the socket, or a callback, begins to place itself
+ * @s: stream; socket lock held, @turn just set
  */
-void kiw_place_begin(const struct kiw_stream *s, struct kiw_place_call *call);
+void kiw_place_begin(struct kiw_stream *s);
 
-/** kiw_place_end() - it did */
-void kiw_place_end(struct kiw_stream *s, const struct kiw_place_call *call);
+/** kiw_place_end() - it has */
+void kiw_place_end(struct kiw_stream *s);
 
 void kiw_place_init(void);
 void kiw_place_exit(void);

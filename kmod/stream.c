@@ -266,6 +266,7 @@ void kiw_stream_lock(struct kiw_stream *s)
 	own(s);
 	s->busy = true;
 	s->turn = kiw_stream_received(s);
+	kiw_place_begin(s);
 }
 
 bool kiw_stream_wanted(const struct kiw_stream *s)
@@ -300,14 +301,17 @@ bool kiw_stream_settle(struct kiw_stream *s)
 void kiw_stream_unlock_settled(struct kiw_stream *s, bool more)
 {
 	s->busy = false;
-	if (s->qp && more && !s->drain.on)
+	if (s->qp && more && (s->tx.starved || !kiw_place_rest(s)) && !s->drain.on)
 		stream_queue(s, s->tx.starved);
 	release_sock(s->sk);
 }
 
 void kiw_stream_unlock(struct kiw_stream *s)
 {
-	kiw_stream_unlock_settled(s, kiw_stream_settle(s));
+	bool more = kiw_stream_settle(s);
+
+	kiw_place_end(s);
+	kiw_stream_unlock_settled(s, more);
 }
 
 static void stream_work(struct work_struct *work)
@@ -348,7 +352,7 @@ static void callback_end(struct kiw_stream *s)
 	bool due = s->due;
 
 	s->due = false;
-	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS) {
+	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS && !kiw_drain_instead(s)) {
 		due = kiw_tx_run(s, CALLBACK_BATCHES);
 		/* The next ACK may come before the work finds a processor. */
 		if (due)
@@ -364,7 +368,6 @@ static void callback_end(struct kiw_stream *s)
 
 static void stream_data_ready(struct sock *sk)
 {
-	struct kiw_place_call call;
 	struct kiw_stream *s;
 
 	rcu_read_lock();
@@ -372,10 +375,11 @@ static void stream_data_ready(struct sock *sk)
 	if (s && kiw_place_elsewhere(s)) {
 		s->rx_more = true;
 	} else if (s && callback_begin(s)) {
-		kiw_place_begin(s, &call);
+		s->turn = kiw_stream_received(s);
+		kiw_place_begin(s);
 		stream_receive(s, false);
 		callback_end(s);
-		kiw_place_end(s, &call);
+		kiw_place_end(s);
 	} else if (s && kiw_stream_turn_over(s)) {
 		s->rx_more = true;
 		kiw_stream_kick(s);

@@ -47,7 +47,7 @@ struct kiw_ep;
  * @saved_write_space:
  * @todo: KIW_ACT_* that were put off to process context
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
- * @turn: octets that had been received when the owner took the lock
+ * @turn: octets that had been received when the owner took the lock, or the callback began
  * @rx_more: the pump has to run again: its budget was used up, or TCP wasn't told of it all
  * @busy: whoever has the lock will settle before it lets go: no need for the work
  * @due: somebody asked for that meanwhile

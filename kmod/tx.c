@@ -20,7 +20,7 @@
 #include "proto/fpdu.h"
 
 /* What TCP may hold of copies for a peer in the same kernel, octets; and how near that is, us. */
-#define TX_NEAR		(256 << 10)
+#define TX_NEAR		(1 << 20)
 #define TX_NEAR_RTT	1000
 
 /* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read. */
@@ -85,6 +85,11 @@ void kiw_tx_free(struct kiw_tx *tx)
 bool kiw_tx_pending(const struct kiw_stream *s)
 {
 	return s->tx.term_len || s->tx.batch_sent < s->tx.batch_len;
+}
+
+bool kiw_tx_more(const struct kiw_stream *s)
+{
+	return kiw_tx_pending(s) || s->tx.taken || kiw_irq_len(&s->tx) || kiw_sq_posted(s->qp);
 }
 
 bool kiw_tx_unfinished(const struct kiw_stream *s)

@@ -101,6 +101,13 @@ bool kiw_zcopy_near(const struct kiw_stream *s)
 	return READ_ONCE(s->zcopy->peer);
 }
 
+bool kiw_zcopy_elsewhere(const struct kiw_stream *s)
+{
+	const struct kiw_zcopy *peer = READ_ONCE(s->zcopy->peer);
+
+	return peer && READ_ONCE(peer->elsewhere);
+}
+
 bool kiw_zcopy_possible(const struct kiw_stream *s)
 {
 	return kiw_zcopy_near(s) && !s->neg.crc && !s->neg.markers_tx;

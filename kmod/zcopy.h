@@ -62,6 +62,7 @@ struct kiw_held {
  * @placed: octets that were placed, or dropped; the peer reads it
  * @gone: nothing will be placed any more; the peer reads it
  * @placing: the pump runs; the peer reads it
+ * @elsewhere: a placer places; the peer reads it
  * @revoked: the peer may not place what we sent; it reads it
  * @awaited: we want to hear when the peer has placed something; it reads and clears it
  * @lent: octets up to the last that was sent without a copy; kiw_zcopy_recall() reads it
@@ -82,6 +83,7 @@ struct kiw_zcopy {
 	u32			placed;
 	bool			gone;
 	bool			placing;
+	bool			elsewhere;
 	bool			revoked;
 	bool			awaited;
 	bool			lending;
@@ -108,6 +110,9 @@ void kiw_zcopy_leave(struct kiw_stream *s);
 
 /** kiw_zcopy_near() - is the peer in this kernel; socket lock held */
 bool kiw_zcopy_near(const struct kiw_stream *s);
+
+/** kiw_zcopy_elsewhere() - is it, and does a placer place there; socket lock held */
+bool kiw_zcopy_elsewhere(const struct kiw_stream *s);
 
 /** kiw_zcopy_possible() - may @s send pages as they are; socket lock held */
 bool kiw_zcopy_possible(const struct kiw_stream *s);
