@@ -27,7 +27,7 @@
 #define PLACE_WARM	(4 * NSEC_PER_MSEC)
 /* How long there is no trial after one that didn't pay, from and to. */
 #define PLACE_AGAIN_MIN	(HZ / 4)
-#define PLACE_AGAIN_MAX	(4 * HZ)
+#define PLACE_AGAIN_MAX	HZ
 
 /**
  * enum phase - what becomes of callbacks
