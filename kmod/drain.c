@@ -122,8 +122,7 @@ bool kiw_drain_instead(struct kiw_stream *s)
 		return false;
 	progress(s);
 	d->patience = max(d->patience, DRAIN_PAUSE);
-	d->paired = give(this_cpu_ptr(&drainers), s, ktime_get_ns());
-	return d->paired;
+	return give(this_cpu_ptr(&drainers), s, ktime_get_ns());
 }
 
 /* Who takes turns with the peer gains nothing. */
@@ -231,19 +230,23 @@ struct round {
 static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, struct round *r)
 {
 	struct kiw_drain *d = &s->drain;
-	bool keep = false;
+	bool keep = false, judged;
 	u32 n, patience;
 
-	/* Whoever has the socket sends what is posted, and needn't let go of it for our sake. */
-	if (verdict == GO_ON && !d->leaving && sock_owned_by_user_nocheck(s->sk)) {
-		r->judged += !d->paired;
+	/*
+	 * Whoever has the socket sends what is posted, and needn't let go of it for our sake;
+	 * but it may be waiting for this processor.
+	 */
+	if (verdict == GO_ON && !d->leaving && r->now - d->moved < DRAIN_BREAK &&
+	    /* only a hint */
+	    data_race(sock_owned_by_user_nocheck(s->sk)))
 		return true;
-	}
 	kiw_stream_lock(s);
 	if (s->qp) {
 		n = progress(s);
-		d->paired = d->paired && kiw_zcopy_elsewhere(s);
-		r->moved += d->paired ? 0 : n;
+		/* Where a placer places what it sends, callbacks would hand it over again. */
+		judged = !kiw_zcopy_elsewhere(s);
+		r->moved += judged ? n : 0;
 		if (n)
 			d->moved = r->now;
 		if (pays)
@@ -251,10 +254,10 @@ static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, struct 
 		/* What waits for room isn't a pause of the process. */
 		patience = kiw_tx_more(s) ? DRAIN_BREAK : d->patience;
 		keep = s->qp->state == KIW_QP_RTS && r->now - d->moved < patience;
-		if (keep && !d->leaving && !d->paired && (verdict != GO_ON || in_turns(s)))
+		if (keep && !d->leaving && judged && (verdict != GO_ON || in_turns(s)))
 			leave(s, verdict == REFUSED);
 		keep = keep && (!d->leaving || kiw_sq_posted(s->qp));
-		r->judged += keep && !d->paired;
+		r->judged += keep && judged;
 	}
 	/* As soon as it isn't on, it may be given to another. */
 	d->on = keep;

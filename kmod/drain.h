@@ -9,7 +9,8 @@
  * there is to send. So it is tried, and kept where it moves more.
  *
  * Each processor has a drainer for those who post there. A stream is handed to it in the middle of
- * a run of doorbells, and leaves it when nothing has moved for a while.
+ * a run of doorbells, or by a callback where a placer places what it sends, and leaves it when
+ * nothing has moved for a while.
  *
  * It never keeps a stream from ending: one that was stopped has no QP any more, which it finds
  * under the socket lock. Locks and references: helper.h.
@@ -31,7 +32,6 @@ struct kiw_stream;
  * @node: in the drainer's lists; the helper's lock, then its thread's own
  * @on: a drainer looks at the send ring
  * @leaving: only for what was posted before the process was told to ring again
- * @paired: because a placer places what the stream sends
  * @heard: how often the peer was lately, see kiw_drain_heard()
  * @index: of the next send request, when it was looked at last
  * @offset: octets of the stream sent by then
@@ -44,7 +44,6 @@ struct kiw_drain {
 	struct list_head	node;
 	bool			on;
 	bool			leaving;
-	bool			paired;
 	u32			heard;
 	u32			index;
 	u32			offset;

@@ -265,7 +265,8 @@ static bool account(struct placer *p, u32 n, u64 began)
 	WRITE_ONCE(p->there, p->there + n);
 	if (measured)
 		return judge(p, now);
-	return phase == TRIAL || (phase == PAYS && time_before(jiffies, READ_ONCE(p->until)));
+	return kiw_helper_wanted() &&
+	       (phase == TRIAL || (phase == PAYS && time_before(jiffies, READ_ONCE(p->until))));
 }
 
 /* Place what has arrived. Return: whether to come back for more. */

@@ -89,13 +89,17 @@ bool kiw_tx_pending(const struct kiw_stream *s)
 
 bool kiw_tx_more(const struct kiw_stream *s)
 {
-	return kiw_tx_pending(s) || s->tx.taken || kiw_irq_len(&s->tx) || kiw_sq_posted(s->qp);
+	const struct kiw_tx *tx = &s->tx;
+
+	/* What was taken and doesn't go waits for a Read, and all behind it does. */
+	return kiw_tx_pending(s) || tx->sending || kiw_irq_len(tx) ||
+	       (!tx->taken && kiw_sq_posted(s->qp));
 }
 
 bool kiw_tx_unfinished(const struct kiw_stream *s)
 {
-	return kiw_tx_pending(s) || kiw_orq_len(&s->tx) || kiw_irq_len(&s->tx) ||
-	       kiw_sq_posted(s->qp) || s->qp->sq.next != s->tx.sent_index;
+	return kiw_tx_more(s) || kiw_orq_len(&s->tx) || kiw_sq_posted(s->qp) ||
+	       s->qp->sq.next != s->tx.sent_index;
 }
 
 /*

@@ -180,7 +180,7 @@ void kiw_tx_exit(void);
 /** kiw_tx_pending() - is there anything that FIN would cut off; socket lock held */
 bool kiw_tx_pending(const struct kiw_stream *s);
 
-/** kiw_tx_more() - is there anything to send; socket lock held */
+/** kiw_tx_more() - is there anything to send, if TCP has room; socket lock held */
 bool kiw_tx_more(const struct kiw_stream *s);
 
 /** kiw_tx_unfinished() - has anything yet to be given to TCP or to be answered; socket lock held */

@@ -172,6 +172,37 @@ TEST(Placed, SendsWithCrc)
 	EXPECT_TRUE(same(from.bytes(), to.bytes()));
 }
 
+// Doorbells of messages as long as these don't ask for a drainer: a placer has one beside it, and data that an owner of
+// the socket places are measured as well.
+TEST(Placed, LongMessagesHaveADrainerToo)
+{
+	constexpr std::size_t length = 8 << 20;
+	Options options;
+	options.parameters = {{"crc", "Y"}};
+	Pair pair(options);
+	Region from(pair.a().pd(), length), to(pair.b().pd(), length);
+	Poster poster(pair.a());
+	const std::uint64_t steers = counter(pair.b().context(), "steers"),
+			    drains = counter(pair.a().context(), "drains");
+	const auto helped = [&] {
+		return counter(pair.b().context(), "steers") > steers && counter(pair.a().context(), "drains") > drains;
+	};
+
+	from.fill_pattern(7);
+	wait_until(
+		[&] {
+			for (int i = 0; i < 8; i++)
+				poster.post([&](std::uint64_t n) {
+					return pair.a().write(
+						{from.sge()}, {.id = n, .remote = to.address(), .rkey = to.rkey()});
+				});
+			return helped();
+		},
+		"a placer and a drainer");
+	poster.finish();
+	EXPECT_TRUE(same(from.bytes(), to.bytes()));
+}
+
 /// A connection with CRC whose client's process writes and writes.
 class Flooded : public testing::Test {
 protected:
@@ -198,6 +229,11 @@ protected:
 		flood_.join();
 	}
 
+	void until_steered()
+	{
+		wait_until([&] { return counter(pair_.b().context(), "steers") > steers_; }, "a placer");
+	}
+
 	Options options_{.parameters = {{"crc", "Y"}}};
 	Pair pair_{options_};
 	Region from_{pair_.a().pd(), slots *slot};
@@ -205,6 +241,7 @@ protected:
 	std::atomic<std::uint64_t> sent_ = 0;
 
 private:
+	std::uint64_t steers_ = counter(pair_.b().context(), "steers");
 	std::atomic<bool> enough_ = false;
 	std::thread flood_;
 };
@@ -216,7 +253,7 @@ TEST_F(Flooded, ADoorbellOfTheOtherDirectionReturns)
 	constexpr std::uint64_t rings = 200, patience = 400;
 	std::uint64_t meanwhile = 0;
 
-	wait_until([&] { return counter(pair_.b().context(), "steers") > 0; }, "a placer");
+	until_steered();
 	for (std::uint64_t i = 0; i < rings && meanwhile < rings * patience; i++) {
 		const std::uint64_t before = sent_;
 
@@ -252,7 +289,7 @@ TEST_F(Flooded, FewCopiesAreUnderWayToAPeerNearby)
 {
 	std::size_t most = 0;
 
-	wait_until([&] { return counter(pair_.b().context(), "steers") > 0; }, "a placer");
+	until_steered();
 	const InNamespace inside(client_end().netns);
 	for (int i = 0; i < 300; i++) {
 		most = std::max(most, tcp_holds());
