@@ -19,9 +19,9 @@ first_iterations() {
 # next_iterations PACE: how many make a run as long as it should be
 next_iterations() {
 	case $method in
-	bandwidth) iterations "$1" "$TENTHS" 5 300000 1 ;;
-	cpu) iterations "$1" $((5 * TENTHS)) 30 300000 1 ;;
-	connections) iterations "$1" $((3 * TENTHS)) 30 50000 1 ;;
+	bandwidth) iterations "$1" "$TENTHS" 5 3000000 1 ;;
+	cpu) iterations "$1" $((2 * TENTHS)) 30 300000 1 ;;
+	connections) iterations "$1" "$TENTHS" 30 50000 1 ;;
 	rate) iterations "$1" "$TENTHS" 320 3000000 32 ;;
 	*) iterations "$1" "$TENTHS" 1000 200000 1 ;;
 	esac
