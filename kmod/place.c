@@ -13,8 +13,11 @@
 #define PLACE_BULK	4096
 /* What of a stream may wait for the placer, octets; beyond that callbacks place. */
 #define PLACE_QUEUE	(512U << 10)
-/* A run of callbacks, or of the placer's, is over when nothing came for so long, ns. */
-#define PLACE_BREAK	(2 * NSEC_PER_MSEC)
+/*
+ * A run of callbacks, or of the placer's, is over when nothing came for so long, ns: more than a
+ * process waits for its turn where two share a processor.
+ */
+#define PLACE_BREAK	(8 * NSEC_PER_MSEC)
 /*
  * For how long callbacks are measured, ns; what part of that they have to take, one of so many; and
  * how many times that has to be so before a trial.
@@ -32,7 +35,7 @@
 /**
  * enum phase - what becomes of callbacks
  * @DIRECT: they place, or whoever owns the socket, and that is measured
- * @TRIAL: the placer does, and that is measured
+ * @TRIAL: the placer does, and that is measured; after a pause nothing is worth comparing
  * @PAYS: it does
  * @REFUSED: they do
  */
@@ -87,10 +90,16 @@ static void run_begin(struct placer *p, u64 now)
 	p->busy = 0;
 }
 
+/* Did nothing come for long, before @began? */
+static bool paused(const struct placer *p, u64 began)
+{
+	return (s64)(began - p->last) > PLACE_BREAK;
+}
+
 /* Something is being placed since @began. Return: whether it goes on a run, which else begins. */
 static bool run_goes_on(struct placer *p, u64 began, u64 now)
 {
-	bool on = p->since && (s64)(began - p->last) <= PLACE_BREAK;
+	bool on = p->since && !paused(p, began);
 
 	if (!on)
 		run_begin(p, began);
@@ -101,6 +110,14 @@ static bool run_goes_on(struct placer *p, u64 began, u64 now)
 static u32 run_rate(const struct placer *p, u64 now)
 {
 	return kiw_helper_rate(placed(p) - p->base, now - p->since);
+}
+
+/* By whoever ends the phase. */
+static void measure_anew(struct placer *p)
+{
+	p->since = 0;
+	p->runs = 0;
+	smp_store_release(&p->phase, DIRECT);	/* in kiw_place_end() */
 }
 
 /* --- callbacks ----------------------------------------------------------------------------- */
@@ -122,9 +139,7 @@ static bool steers(struct placer *p)
 	case DIRECT:
 		return false;
 	}
-	p->since = 0;
-	p->runs = 0;
-	WRITE_ONCE(p->phase, DIRECT);
+	measure_anew(p);
 	return false;
 }
 
@@ -219,7 +234,8 @@ void kiw_place_end(struct kiw_stream *s)
 	local_bh_disable();
 	p = this_cpu_ptr(&placers);
 	/* A trial may have begun since, of another stream. */
-	if (bulk && s->place.began && p->phase == DIRECT && measure(p, s->place.began)) {
+	if (bulk && s->place.began && smp_load_acquire(&p->phase) == DIRECT &&	/* in measure_anew() */
+	    measure(p, s->place.began)) {
 		p->since = 0;
 		p->warm = false;
 		smp_store_release(&p->phase, TRIAL);	/* in serve() */
@@ -259,12 +275,16 @@ static bool judge(struct placer *p, u64 now)
 static bool account(struct placer *p, u32 n, u64 began)
 {
 	enum phase phase = smp_load_acquire(&p->phase);	/* in kiw_place_end() */
+	bool stale = phase == TRIAL && paused(p, began);
 	u64 now = ktime_get_ns();
-	bool measured = phase == TRIAL && run_goes_on(p, began, now);
 
 	WRITE_ONCE(p->there, p->there + n);
-	if (measured)
+	if (phase == TRIAL && run_goes_on(p, began, now))
 		return judge(p, now);
+	if (stale) {
+		measure_anew(p);
+		return false;
+	}
 	return kiw_helper_wanted() &&
 	       (phase == TRIAL || (phase == PAYS && time_before(jiffies, READ_ONCE(p->until))));
 }
