@@ -54,7 +54,7 @@ struct kiw_drain {
 };
 
 /**
- * kiw_drain_heard() - a segment of the peer was through, other than of a Read Response
+ * kiw_drain_heard() - a segment of the peer was through, other than of a Read's Request or Response
  * @d: of a stream; socket lock held
  *
  * Each counts as much as so many requests that are sent. Who hears more takes turns with the peer.

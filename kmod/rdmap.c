@@ -339,7 +339,7 @@ static void end_terminate(struct kiw_stream *s)
 
 enum kiw_err kiw_rdmap_end(struct kiw_stream *s)
 {
-	if (s->rx.seg.op != KIW_OP_READ_RESP)
+	if (s->rx.seg.op != KIW_OP_READ_RESP && s->rx.seg.op != KIW_OP_READ_REQ)
 		kiw_drain_heard(&s->drain);
 	switch (s->rx.seg.op) {
 	case KIW_OP_WRITE:
