@@ -143,15 +143,20 @@ static bool steers(struct placer *p)
 	return false;
 }
 
+static void enlist(struct placer *p, struct kiw_stream *s)
+{
+	spin_lock_bh(&p->helper.lock);
+	list_add_tail(&s->place.node, &p->helper.given);
+	spin_unlock_bh(&p->helper.lock);
+}
+
 static void give(struct placer *p, struct kiw_stream *s)
 {
 	kiw_stat_inc(&s->dev->stats, KIW_STAT_STEERS);
 	s->place.queued = true;
 	WRITE_ONCE(s->zcopy->elsewhere, true);
 	kref_get(&s->ref);
-	spin_lock_bh(&p->helper.lock);
-	list_add_tail(&s->place.node, &p->helper.given);
-	spin_unlock_bh(&p->helper.lock);
+	enlist(p, s);
 	kiw_helper_wake(&p->helper);
 }
 
@@ -195,6 +200,17 @@ bool kiw_place_rest(struct kiw_stream *s)
 	}
 	local_bh_enable();
 	return given;
+}
+
+void kiw_place_resume(struct kiw_stream *s)
+{
+	struct placer *p = s->place.gave_way;
+
+	if (!p)
+		return;
+	s->place.gave_way = NULL;
+	enlist(p, s);
+	kiw_helper_wake(&p->helper);
 }
 
 void kiw_place_begin(struct kiw_stream *s)
@@ -289,23 +305,27 @@ static bool account(struct placer *p, u32 n, u64 began)
 	       (phase == TRIAL || (phase == PAYS && time_before(jiffies, READ_ONCE(p->until))));
 }
 
-/* Place what has arrived. Return: whether to come back for more. */
-static bool serve(struct placer *p, struct kiw_stream *s)
+/* Place what has arrived in @s, which is on no list. */
+static void serve(struct placer *p, struct kiw_stream *s)
 {
 	u64 began = ktime_get_ns();
-	bool more, again;
+	bool more, again, wanted;
 
 	kiw_stream_lock(s);
 	s->place.queued = false;
 	s->place.served = true;
 	more = kiw_stream_settle(s) || s->place.queued;
-	again = account(p, kiw_stream_received(s) - s->turn, began) && more &&
-		!kiw_stream_wanted(s);
+	again = account(p, kiw_stream_received(s) - s->turn, began) && more;
+	wanted = kiw_stream_wanted(s);
 	s->place.queued = again;
+	s->place.gave_way = again && wanted ? p : NULL;
 	s->place.served = false;
 	WRITE_ONCE(s->zcopy->elsewhere, again);
 	kiw_stream_unlock_settled(s, more && !again);
-	return again;
+	if (!again)
+		kiw_stream_put(s);
+	else if (!wanted)
+		enlist(p, s);
 }
 
 static void placer_run(struct kiw_helper *helper)
@@ -321,13 +341,7 @@ static void placer_run(struct kiw_helper *helper)
 		spin_unlock_bh(&helper->lock);
 		if (!s)
 			break;
-		if (serve(p, s)) {
-			spin_lock_bh(&helper->lock);
-			list_add_tail(&s->place.node, &helper->given);
-			spin_unlock_bh(&helper->lock);
-		} else {
-			kiw_stream_put(s);
-		}
+		serve(p, s);
 		cond_resched_tasks_rcu_qs();
 	}
 }

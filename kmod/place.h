@@ -20,12 +20,15 @@
 #include <linux/types.h>
 
 struct kiw_stream;
+struct placer;
 
 /**
  * struct kiw_place - what a stream has to do with placers; socket lock, but for @node
  * @node: in a placer's list; the helper's lock, then its thread's own
  * @queued: it will place what has arrived
  * @served: it does
+ * @gave_way: the placer that has to be given it back, with the reference that it has, by whoever
+ *	waited for the socket; @queued is true then
  * @bulk: much was placed the last time
  * @began: when a callback or an owner began to place, ns; 0 if that isn't measured
  */
@@ -34,6 +37,7 @@ struct kiw_place {
 	bool			queued;
 	bool			served;
 	bool			bulk;
+	struct placer		*gave_way;
 	u64			began;
 };
 
@@ -52,6 +56,23 @@ bool kiw_place_elsewhere(struct kiw_stream *s);
  * Return: whether it will be placed.
  */
 bool kiw_place_rest(struct kiw_stream *s);
+
+/**
+ * kiw_place_pending() - is placing left to a placer, which waits for the socket or a processor
+ * @place: of a stream; socket lock held
+ *
+ * Return: whether others shouldn't place.
+ */
+static inline bool kiw_place_pending(const struct kiw_place *place)
+{
+	return place->queued && !place->served;
+}
+
+/**
+ * kiw_place_resume() - give it back to a placer that gave way
+ * @s: stream; socket lock held by who may have waited for it, and now lets go of it
+ */
+void kiw_place_resume(struct kiw_stream *s);
 
 /**
  * kiw_place_begin() - the owner of the socket, or a callback, begins to place itself

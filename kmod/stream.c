@@ -226,10 +226,10 @@ static bool flush_ready(struct kiw_stream *s)
 /* One round of all that is due. Return: whether there is more. */
 static bool settle_round(struct kiw_stream *s, int batches)
 {
-	bool more = false;
+	bool left = kiw_place_pending(&s->place), more = false;
 
 	s->due = false;
-	if (s->rx_more)
+	if (s->rx_more && !left)
 		stream_receive(s, false);
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);
@@ -248,7 +248,7 @@ static bool settle_round(struct kiw_stream *s, int batches)
 			raise_async(s);
 		}
 	}
-	return more || s->rx_more;
+	return more || (s->rx_more && !left);
 }
 
 /* Not a fair lock: see kiw_stream_wanted(). */
@@ -311,6 +311,7 @@ void kiw_stream_unlock(struct kiw_stream *s)
 	bool more = kiw_stream_settle(s);
 
 	kiw_place_end(s);
+	kiw_place_resume(s);
 	kiw_stream_unlock_settled(s, more);
 }
 
@@ -599,6 +600,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 		ep = s->ep;
 		s->ep = NULL;
 	}
+	kiw_place_resume(s);
 	release_sock(s->sk);
 	mutex_unlock(&qp->mutex);
 	kiw_qp_rem_ref(&qp->ibqp);
