@@ -69,10 +69,10 @@ crc_rounds() {
 }
 
 group_bandwidth() {
-	local rep sizes="65536 1048576" kinds="write send read"
+	local rep mtus="1500 9000 65535" sizes="65536 1048576" kinds="write send read"
 	the_group bandwidth bandwidth
-	[ "$SCOPE" = full ] || sizes=65536 kinds="write read"
-	for mtu in 1500 9000 65535; do
+	[ "$SCOPE" = full ] || mtus="1500 65535" sizes=65536 kinds="write read"
+	for mtu in $mtus; do
 		set_mtu $mtu
 		echo "bandwidth, MTU $mtu"
 		for ((rep = 0; rep <= REPETITIONS; rep++)); do
@@ -117,11 +117,11 @@ group_connections() {
 
 # Sends and Reads sleep until there is a completion, as the sockets do; perftest's Writes can't.
 group_cpu() {
-	local kinds="write send_events read_events"
+	local crcs="off on" kinds="write send_events read_events"
 	the_group cpu cpu
-	[ "$SCOPE" = full ] || kinds="write send_events"
+	[ "$SCOPE" = full ] || crcs=off kinds=write
 	echo "cpu"
-	crc_rounds "off on" "$kinds" stream
+	crc_rounds "$crcs" "$kinds" stream
 }
 
 # There is nothing to warm up, and figures hardly differ: three repetitions do. The cell says how many were asked for.

@@ -42,23 +42,19 @@ turn() {
 	fi
 	n=${count[$key]:-$(first_iterations)}
 	[ "$method" != memory ] || n=$qps
-	while :; do
-		# Once more, if need be: a run may fail for a reason that passes.
-		if ! "measure_$method" "$who" "$n" && ! { value='' reason='' && "measure_$method" "$who" "$n"; }; then
-			broken[$key]=1
-			sample who="$who" rep="$rep" failed="$reason"
-			echo "  $key: $reason"
-			tail -n 3 "$WORK/client" "$WORK/server" | sed 's/^/    | /'
-			return 0
-		fi
-		[ "$rep" = 0 ] || break
+	# Once more, if need be: a run may fail for a reason that passes.
+	if ! "measure_$method" "$who" "$n" && ! { value='' reason='' && "measure_$method" "$who" "$n"; }; then
+		broken[$key]=1
+		sample who="$who" rep="$rep" failed="$reason"
+		echo "  $key: $reason"
+		tail -n 3 "$WORK/client" "$WORK/server" | sed 's/^/    | /'
+	elif [ "$rep" = 0 ]; then
 		count[$key]=$(next_iterations "${pace:-$value}")
-		# The pace of a run far too short is that of its start.
-		[ "${count[$key]}" -gt $((2 * n)) ] || break
-		n=${count[$key]}
-	done
-	if [ "$rep" = 0 ]; then
-		printf '  %-44s about %s\n' "$key" "$value"
+		if [ "${count[$key]}" -gt $((2 * n)) ]; then
+			turn 0 "$who" # the pace of a run far too short is that of its start
+		else
+			printf '  %-44s about %s\n' "$key" "$value"
+		fi
 	elif [ "$method" = counters ]; then
 		while IFS=: read -r counter value; do
 			sample who="$who" rep="$rep" counter="$counter" value="${value# }" iterations="$n"
