@@ -129,7 +129,6 @@ group_memory() {
 	local rep n
 	the_group memory memory
 	kind=idle octets=0 qps=10000 LIMIT=240
-	[ "$SCOPE" = full ] || qps=1000
 	echo "memory"
 	for ((rep = 1; rep <= (REPETITIONS + 2) / 3; rep++)); do
 		turns ours siw
