@@ -117,7 +117,8 @@ bool kiw_zcopy_place(struct kiw_stream *s)
 {
 	const struct kiw_zcopy *peer = READ_ONCE(s->zcopy->peer);
 
-	if (!peer)
+	/* It says so before it sends such a thing, which was put into our queue after that. */
+	if (!peer || !READ_ONCE(peer->lends))
 		return true;
 	WRITE_ONCE(s->zcopy->placing, true);
 	smp_mb();	/* either we see that it revoked, or it sees that we are placing */
@@ -130,7 +131,7 @@ void kiw_zcopy_placed(struct kiw_stream *s, u32 octets)
 
 	/* The peer's buffers were read before. */
 	smp_store_release(&z->placed, octets);
-	if (!peer)
+	if (!peer || !READ_ONCE(peer->lends))
 		return;
 	smp_store_release(&z->placing, false);	/* for kiw_zcopy_revoke() */
 	smp_mb();	/* either we see that it waits, or it sees what we placed */
@@ -139,6 +140,7 @@ void kiw_zcopy_placed(struct kiw_stream *s, u32 octets)
 
 static void add_lender(struct kiw_zcopy *z, struct kiw_pd *pd)
 {
+	WRITE_ONCE(z->lends, true);
 	spin_lock_bh(&table_lock);
 	z->number = ++num_lenders;
 	list_add_tail(&z->lender, &pd->lenders);
@@ -187,9 +189,11 @@ bool kiw_zcopy_ready(struct kiw_stream *s, u32 *index)
 		WRITE_ONCE(z->lending, false);
 	for (n = 0; n < z->num_held && placed(z, z->held[n].end); n++)
 		*index = z->held[n].index;
+	if (!n)
+		return false;
 	z->num_held -= n;
 	memmove(z->held, z->held + n, z->num_held * sizeof(z->held[0]));
-	return n;
+	return true;
 }
 
 bool kiw_zcopy_await(struct kiw_stream *s)

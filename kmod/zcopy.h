@@ -20,6 +20,7 @@
 #ifndef KIWARP_ZCOPY_H
 #define KIWARP_ZCOPY_H
 
+#include <linux/cache.h>
 #include <linux/jiffies.h>
 #include <linux/kref.h>
 #include <linux/list.h>
@@ -59,16 +60,22 @@ struct kiw_held {
  * @tx_start: TCP sequence number of our first octet
  * @rx_start: that of the peer's
  * @peer: that of the other end, or NULL; changed under the table's lock, read under the socket's
- * @placed: octets that were placed, or dropped; the peer reads it
+ * @lends: something was sent without a copy once; the peer reads it
  * @gone: nothing will be placed any more; the peer reads it
- * @placing: the pump runs; the peer reads it
  * @elsewhere: a placer places; the peer reads it
  * @revoked: the peer may not place what we sent; it reads it
  * @awaited: we want to hear when the peer has placed something; it reads and clears it
- * @lent: octets up to the last that was sent without a copy; kiw_zcopy_recall() reads it
- * @lending: there was one, and it was neither placed nor taken back; it reads that, too
- * @held: requests to complete, oldest first, @num_held of them
- * @num_held:
+ * @placed: octets that were placed, or dropped; the peer reads it
+ * @placing: the pump runs; the peer reads it
+ * @lending: something was sent without a copy that was neither placed nor taken back;
+ *	kiw_zcopy_recall() reads it
+ * @lent: octets up to the last of that; it reads that, too
+ * @num_held: so many of @held
+ * @held: requests to complete, oldest first
+ *
+ * What hardly ever changes, what changes with all that is received, and what our own sending needs
+ * stand in cache lines of their own: the peer, on another processor, looks at the first each time,
+ * but at the second only if it lends.
  */
 struct kiw_zcopy {
 	struct kref		ref;
@@ -80,16 +87,19 @@ struct kiw_zcopy {
 	u32			tx_start;
 	u32			rx_start;
 	struct kiw_zcopy	*peer;
-	u32			placed;
+	bool			lends;
 	bool			gone;
-	bool			placing;
 	bool			elsewhere;
 	bool			revoked;
 	bool			awaited;
-	bool			lending;
+
+	u32			placed ____cacheline_aligned_in_smp;
+	bool			placing;
+
+	bool			lending ____cacheline_aligned_in_smp;
 	u32			lent;
-	struct kiw_held		held[KIW_ZCOPY_HELD];
 	unsigned int		num_held;
+	struct kiw_held		held[KIW_ZCOPY_HELD];
 };
 
 /** kiw_zcopy_alloc() - what a new stream needs. Return: with one reference, or NULL. */
