@@ -27,26 +27,15 @@ struct kiw_ep;
 
 /**
  * struct kiw_stream - see above
- * @ref: references
  * @sk: the connection's socket, reference held; the struct socket stays the endpoint's
  * @dev: device
  * @qp: attached QP, or NULL once the stream was stopped
+ * @zcopy: sending without a copy
  * @ep: endpoint to notify, reference held, or NULL once the stream was stopped
  * @neg: what the MPA start-up agreed on
- * @rx: receive side
- * @tx: transmit side
- * @zcopy: sending without a copy
- * @drain: sending by a drainer
- * @place: placing by a placer
- * @flush_by: when requests are flushed even if the peer still places them, jiffies
- * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
- *	reference while queued.
+ * @ref: references
  * @waiting: so many are about to take the socket lock; atomic
- * @saved_data_ready: the socket's own callbacks
- * @saved_state_change:
- * @saved_write_space:
  * @todo: KIW_ACT_* that were put off to process context
- * @async: asynchronous event to raise with KIW_ACT_ASYNC
  * @turn: octets that had been received when the owner took the lock, or the callback began
  * @rx_more: the pump has to run again: its budget was used up, or TCP wasn't told of it all
  * @busy: whoever has the lock will settle before it lets go: no need for the work
@@ -54,32 +43,31 @@ struct kiw_ep;
  * @fin_sent: our direction is closed
  * @fin_received: the peer's direction is closed
  * @ended: the endpoint has been told that nothing more will come
+ * @place: placing by a placer
+ * @rx: receive side
+ * @tx: transmit side
+ * @drain: sending by a drainer
+ * @flush_by: when requests are flushed even if the peer still places them, jiffies
+ * @async: asynchronous event to raise with KIW_ACT_ASYNC
+ * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
+ *	reference while queued.
+ * @saved_data_ready: the socket's own callbacks
+ * @saved_state_change:
+ * @saved_write_space:
  * @rcu: kiw_stream_of() looks before it holds a reference
  * @sge: for tx.sge and rx.recv_sge
  */
 struct kiw_stream {
-	struct kref		ref;
 	struct sock		*sk;
 	struct kiw_device	*dev;
 	struct kiw_qp		*qp;
+	struct kiw_zcopy	*zcopy;
 	struct kiw_ep		*ep;
 	struct kiw_mpa_result	neg;
 
-	struct kiw_rx		rx;
-	struct kiw_tx		tx;
-	struct kiw_zcopy	*zcopy;
-	struct kiw_drain	drain;
-	struct kiw_place	place;
-	unsigned long		flush_by;
-	struct delayed_work	work;
+	struct kref		ref ____cacheline_aligned_in_smp;
 	atomic_t		waiting;
-
-	void			(*saved_data_ready)(struct sock *sk);
-	void			(*saved_state_change)(struct sock *sk);
-	void			(*saved_write_space)(struct sock *sk);
-
 	u32			todo;
-	enum ib_event_type	async;
 	u32			turn;
 	bool			rx_more;
 	bool			busy;
@@ -87,6 +75,18 @@ struct kiw_stream {
 	bool			fin_sent;
 	bool			fin_received;
 	bool			ended;
+	struct kiw_place	place;
+
+	struct kiw_rx		rx ____cacheline_aligned_in_smp;
+	struct kiw_tx		tx ____cacheline_aligned_in_smp;
+	struct kiw_drain	drain;
+
+	unsigned long		flush_by;
+	enum ib_event_type	async;
+	struct delayed_work	work;
+	void			(*saved_data_ready)(struct sock *sk);
+	void			(*saved_state_change)(struct sock *sk);
+	void			(*saved_write_space)(struct sock *sk);
 	struct rcu_head		rcu;
 	struct kiw_sge		sge[];
 };

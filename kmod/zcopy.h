@@ -54,9 +54,6 @@ struct kiw_held {
  * @owner_lock: protects @owner; innermost, in any context
  * @owner: the stream, until it leaves
  * @node: in the table of all streams; the table's lock
- * @lender: in the list of the protection domain once it has lent; filled and emptied under the
- *	table's and the socket's lock
- * @number: of all that lent, the list's order
  * @tx_start: TCP sequence number of our first octet
  * @rx_start: that of the peer's
  * @peer: that of the other end, or NULL; changed under the table's lock, read under the socket's
@@ -65,25 +62,25 @@ struct kiw_held {
  * @elsewhere: a placer places; the peer reads it
  * @revoked: the peer may not place what we sent; it reads it
  * @awaited: we want to hear when the peer has placed something; it reads and clears it
- * @placed: octets that were placed, or dropped; the peer reads it
- * @placing: the pump runs; the peer reads it
  * @lending: something was sent without a copy that was neither placed nor taken back;
  *	kiw_zcopy_recall() reads it
  * @lent: octets up to the last of that; it reads that, too
  * @num_held: so many of @held
+ * @placed: octets that were placed, or dropped; the peer reads it
+ * @placing: the pump runs; the peer reads it
+ * @lender: in the list of the protection domain once it has lent; filled and emptied under the
+ *	table's and the socket's lock
+ * @number: of all that lent, the list's order
  * @held: requests to complete, oldest first
  *
- * What hardly ever changes, what changes with all that is received, and what our own sending needs
- * stand in cache lines of their own: the peer, on another processor, looks at the first each time,
- * but at the second only if it lends.
+ * What changes with all that is received stands in a cache line of its own. The peer, on another
+ * processor, looks at it only if it lends, but at what is before that each time.
  */
 struct kiw_zcopy {
 	struct kref		ref;
 	spinlock_t		owner_lock;
 	struct kiw_stream	*owner;
 	struct hlist_node	node;
-	struct list_head	lender;
-	u64			number;
 	u32			tx_start;
 	u32			rx_start;
 	struct kiw_zcopy	*peer;
@@ -92,14 +89,16 @@ struct kiw_zcopy {
 	bool			elsewhere;
 	bool			revoked;
 	bool			awaited;
+	bool			lending;
+	u32			lent;
+	unsigned int		num_held;
 
 	u32			placed ____cacheline_aligned_in_smp;
 	bool			placing;
+	struct list_head	lender;
+	u64			number;
 
-	bool			lending ____cacheline_aligned_in_smp;
-	u32			lent;
-	unsigned int		num_held;
-	struct kiw_held		held[KIW_ZCOPY_HELD];
+	struct kiw_held		held[KIW_ZCOPY_HELD] ____cacheline_aligned_in_smp;
 };
 
 /** kiw_zcopy_alloc() - what a new stream needs. Return: with one reference, or NULL. */
