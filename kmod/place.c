@@ -250,7 +250,8 @@ void kiw_place_end(struct kiw_stream *s)
 	local_bh_disable();
 	p = this_cpu_ptr(&placers);
 	/* A trial may have begun since, of another stream. */
-	if (bulk && s->place.began && smp_load_acquire(&p->phase) == DIRECT &&	/* in measure_anew() */
+	if (bulk && s->place.began &&
+	    smp_load_acquire(&p->phase) == DIRECT &&	/* in measure_anew() */
 	    measure(p, s->place.began)) {
 		p->since = 0;
 		p->warm = false;
