@@ -35,7 +35,7 @@
 /**
  * enum phase - what becomes of callbacks
  * @DIRECT: they place, or whoever owns the socket, and that is measured
- * @TRIAL: the placer does, and that is measured; after a pause nothing is worth comparing
+ * @TRIAL: the placer does, and that is measured; a pause ends it
  * @PAYS: it does
  * @REFUSED: they do
  */
@@ -112,14 +112,6 @@ static u32 run_rate(const struct placer *p, u64 now)
 	return kiw_helper_rate(placed(p) - p->base, now - p->since);
 }
 
-/* By whoever ends the phase. */
-static void measure_anew(struct placer *p)
-{
-	p->since = 0;
-	p->runs = 0;
-	smp_store_release(&p->phase, DIRECT);	/* in kiw_place_end() */
-}
-
 /* --- callbacks ----------------------------------------------------------------------------- */
 
 /* Does the placer place? */
@@ -139,7 +131,9 @@ static bool steers(struct placer *p)
 	case DIRECT:
 		return false;
 	}
-	measure_anew(p);
+	p->since = 0;
+	p->runs = 0;
+	WRITE_ONCE(p->phase, DIRECT);
 	return false;
 }
 
@@ -250,9 +244,7 @@ void kiw_place_end(struct kiw_stream *s)
 	local_bh_disable();
 	p = this_cpu_ptr(&placers);
 	/* A trial may have begun since, of another stream. */
-	if (bulk && s->place.began &&
-	    smp_load_acquire(&p->phase) == DIRECT &&	/* in measure_anew() */
-	    measure(p, s->place.began)) {
+	if (bulk && s->place.began && p->phase == DIRECT && measure(p, s->place.began)) {
 		p->since = 0;
 		p->warm = false;
 		smp_store_release(&p->phase, TRIAL);	/* in serve() */
@@ -264,12 +256,20 @@ void kiw_place_end(struct kiw_stream *s)
 
 /* --- the thread ---------------------------------------------------------------------------- */
 
+static bool conclude(struct placer *p, bool pays)
+{
+	p->again = pays ? 0 : clamp_t(unsigned long, 2 * p->again, PLACE_AGAIN_MIN,
+				      PLACE_AGAIN_MAX);
+	p->until = jiffies + (pays ? KIW_HELPER_PAYS : p->again);
+	smp_store_release(&p->phase, pays ? PAYS : REFUSED);	/* in steers() */
+	return pays;
+}
+
 /* Return: whether it goes on placing. */
 static bool judge(struct placer *p, u64 now)
 {
 	u32 rate = run_rate(p, now);
 	u64 lasted = now - p->since;
-	bool pays;
 
 	if (!p->warm) {
 		if (lasted >= PLACE_WARM) {
@@ -280,12 +280,7 @@ static bool judge(struct placer *p, u64 now)
 	}
 	if (lasted < PLACE_TRIAL)
 		return true;
-	pays = kiw_helper_pays(rate, p->direct);
-	p->again = pays ? 0 : clamp_t(unsigned long, 2 * p->again, PLACE_AGAIN_MIN,
-				      PLACE_AGAIN_MAX);
-	p->until = jiffies + (pays ? KIW_HELPER_PAYS : p->again);
-	smp_store_release(&p->phase, pays ? PAYS : REFUSED);	/* in steers() */
-	return pays;
+	return conclude(p, kiw_helper_pays(rate, p->direct));
 }
 
 /* It has placed @n octets. Return: whether it goes on. */
@@ -298,10 +293,9 @@ static bool account(struct placer *p, u32 n, u64 began)
 	WRITE_ONCE(p->there, p->there + n);
 	if (phase == TRIAL && run_goes_on(p, began, now))
 		return judge(p, now);
-	if (stale) {
-		measure_anew(p);
-		return false;
-	}
+	/* Other streams may come now, or the thread comes late, which would happen again. */
+	if (stale)
+		return conclude(p, false);
 	return kiw_helper_wanted() &&
 	       (phase == TRIAL || (phase == PAYS && time_before(jiffies, READ_ONCE(p->until))));
 }
