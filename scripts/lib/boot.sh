@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 # Boots a guest of either kind. Sourced after build.sh. The caller has set TREE, KERNEL (or empty: the tree's own), IMAGE,
-# KVER, MEMORY, DEST, SIW (or empty) and RUN, the folder of this run: out/ and ctl/ are shared with the guest.
+# KVER, MEMORY, DEST, SIW (or empty), bench (1 or empty) and RUN, the folder of this run: out/ and ctl/ are shared with the guest.
 
 # boot_uml: becomes the guest
 boot_uml() {
 	local binds=("$KERNEL:/kernel:ro" "$DEST:/dest:ro" "$TOP:/src:ro" "$RUN/out:/out" "$RUN/ctl:/ctl")
 	[ -z "$SIW" ] || binds+=("$SIW:/siw:ro")
-	enter_tree "$TREE" "${binds[@]}" -- /kernel/linux "mem=$MEMORY" ncpus=2 seccomp=on uml_dir=/tmp/ pin \
+	enter_tree "$TREE" "${binds[@]}" -- /kernel/linux "mem=$MEMORY" ncpus=2 seccomp=on uml_dir=/tmp/ ${bench:+pin} \
 		root=/dev/root rootfstype=hostfs rootflags=/ ro init=/src/scripts/guest-init/uml \
 		noreboot con=null con0=null,fd:1 ssl=null ssl0=null,fd:3 ssl1=null,fd:4 loglevel=5 panic=-1 \
 		</dev/null 3>"$RUN/stdout" 4>"$RUN/stderr" >"$RUN/console.txt" 2>&1
