@@ -8,6 +8,7 @@
 #include <rdma/rdma_cma.h>
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -88,8 +89,12 @@ public:
 		param.private_data = &about;
 		param.private_data_len = sizeof(about);
 		param.responder_resources = param.initiator_depth = 4;
+		if (rdma_connect(id, &param)) {
+			// rdma_cm chose a port that a connection of before, which is ending, still has.
+			check(errno == EADDRNOTAVAIL, "rdma_connect");
+			return;
+		}
 		connections++;
-		check(!rdma_connect(id, &param), "rdma_connect");
 		if (event() != RDMA_CM_EVENT_ESTABLISHED)
 			return;
 		established++;
