@@ -256,6 +256,7 @@ void kiw_place_end(struct kiw_stream *s)
 
 /* --- the thread ---------------------------------------------------------------------------- */
 
+/* The trial is over. Return: whether it paid. */
 static bool conclude(struct placer *p, bool pays)
 {
 	p->again = pays ? 0 : clamp_t(unsigned long, 2 * p->again, PLACE_AGAIN_MIN,
@@ -287,17 +288,18 @@ static bool judge(struct placer *p, u64 now)
 static bool account(struct placer *p, u32 n, u64 began)
 {
 	enum phase phase = smp_load_acquire(&p->phase);	/* in kiw_place_end() */
-	bool stale = phase == TRIAL && paused(p, began);
 	u64 now = ktime_get_ns();
 
 	WRITE_ONCE(p->there, p->there + n);
-	if (phase == TRIAL && run_goes_on(p, began, now))
-		return judge(p, now);
-	/* Other streams may come now, or the thread comes late, which would happen again. */
-	if (stale)
-		return conclude(p, false);
-	return kiw_helper_wanted() &&
-	       (phase == TRIAL || (phase == PAYS && time_before(jiffies, READ_ONCE(p->until))));
+	if (phase == TRIAL) {
+		/* Other streams may come now, or the thread is late, as it would be again. */
+		if (paused(p, began))
+			return conclude(p, false);
+		if (run_goes_on(p, began, now))
+			return judge(p, now);
+		return kiw_helper_wanted();
+	}
+	return phase == PAYS && time_before(jiffies, READ_ONCE(p->until)) && kiw_helper_wanted();
 }
 
 /* Place what has arrived in @s, which is on no list. */

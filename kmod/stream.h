@@ -56,6 +56,9 @@ struct kiw_ep;
  * @saved_write_space:
  * @rcu: kiw_stream_of() looks before it holds a reference
  * @sge: for tx.sge and rx.recv_sge
+ *
+ * What hardly ever changes, what whoever has the lock writes, and what belongs to one direction
+ * begin cache lines of their own: a process sends, and what comes in is placed, on two processors.
  */
 struct kiw_stream {
 	struct sock		*sk;

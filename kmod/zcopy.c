@@ -151,7 +151,7 @@ void kiw_zcopy_lend(struct kiw_stream *s, u32 end)
 {
 	struct kiw_zcopy *z = s->zcopy;
 
-	if (list_empty(&z->lender))
+	if (!z->lends)
 		add_lender(z, to_kiw_pd(s->qp->ibqp.pd));
 	WRITE_ONCE(z->lent, end);
 	smp_store_release(&z->lending, true);	/* for next_lender() */
