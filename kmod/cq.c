@@ -49,8 +49,13 @@ bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 	if (cq->dead)
 		goto out;
 
-	/* Pairs with the process's release when it has read slots; nonsense counts as full. */
-	used = cq->prod - smp_load_acquire(&ring->cons);
+	used = cq->prod - cq->cons;
+	if (n > cq->entries - used) {
+		/* Pairs with the process's release when it has read slots. */
+		cq->cons = smp_load_acquire(&ring->cons);
+		used = cq->prod - cq->cons;
+	}
+	/* Nonsense counts as full. */
 	if (used > cq->entries || n > cq->entries - used) {
 		cq->dead = true;
 		died = true;

@@ -13,10 +13,12 @@ struct kiw_device;
 /**
  * struct kiw_cq - a completion queue
  * @ibcq: the part that RDMA core knows
- * @lock: protects @prod, @dead and the slots; innermost, taken with interrupts off, because
+ * @lock: protects @prod, @cons, @dead and the slots; innermost, taken with interrupts off, because
  *	consumers may be called back, and poll, in any context
  * @map: the ring's memory and its mapping
  * @prod: index of the next completion; the ring's copy is only written
+ * @cons: of the process, as seen when there was no room; not looked at as long as there is, for the
+ *	process writes beside it
  * @entries: slots, a power of two
  * @dead: overflowed; nothing is added any more
  *
@@ -27,6 +29,7 @@ struct kiw_cq {
 	spinlock_t		lock;
 	struct kiw_ring_map	map;
 	u32			prod;
+	u32			cons;
 	u32			entries;
 	bool			dead;
 };

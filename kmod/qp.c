@@ -477,7 +477,7 @@ static int doorbell(struct kiw_qp *qp, bool send)
 
 	s = kiw_stream_of(qp);
 	if (s) {
-		kiw_stream_lock(s);
+		kiw_stream_lock_to_send(s);
 		if (s->qp == qp) {
 			if (send)
 				ret = sq_doorbell(qp, s);

@@ -40,6 +40,7 @@ enum kiw_rx_stage {
  * @seg: the parsed segment
  * @seq: what is due on each untagged queue
  * @resp_off: octets of the Read Response under way that have been placed
+ * @recv_posted: index behind the last receive request, as seen when there was none to take
  * @recv_id: wr_id of the receive request under way
  * @recv_index: its index in the ring
  * @recv_room: octets that it has room for
@@ -68,6 +69,7 @@ struct kiw_rx {
 	struct kiw_seq		seq[KIW_QN_COUNT];
 	u32			resp_off;
 
+	u32			recv_posted;
 	u64			recv_id;
 	u32			recv_index;
 	u32			recv_room;

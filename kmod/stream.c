@@ -17,6 +17,7 @@
  */
 #include "stream.h"
 
+#include <linux/prefetch.h>
 #include <linux/tcp.h>
 #include <linux/workqueue.h>
 #include <net/tcp.h>
@@ -267,6 +268,29 @@ void kiw_stream_lock(struct kiw_stream *s)
 	s->busy = true;
 	s->turn = kiw_stream_received(s);
 	kiw_place_begin(s);
+}
+
+static void fetch_sock(const struct sock *sk)
+{
+	const void *p = sk, *end = tcp_sk(sk) + 1;
+
+	for (; p < end; p += SMP_CACHE_BYTES)
+		prefetchw(p);
+}
+
+void kiw_stream_lock_to_send(struct kiw_stream *s)
+{
+	const struct kiw_stream *peer;
+
+	fetch_sock(s->sk);
+	kiw_stream_lock(s);
+	rcu_read_lock();
+	peer = kiw_zcopy_peer_stream(s);
+	if (peer) {
+		prefetchw(&peer->ref);
+		fetch_sock(peer->sk);
+	}
+	rcu_read_unlock();
 }
 
 bool kiw_stream_wanted(const struct kiw_stream *s)
@@ -545,6 +569,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	s->tx.sent_index = qp->sq.next;
 	s->tx.batch_index = qp->sq.next;
 	s->tx.done_index = qp->sq.next;
+	s->rx.recv_posted = qp->rq.next;
 	s->qp = qp;
 	s->ep = ep;
 	kiw_ep_get(ep);

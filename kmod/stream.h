@@ -151,6 +151,14 @@ static inline u32 kiw_stream_received(const struct kiw_stream *s)
 void kiw_stream_lock(struct kiw_stream *s);
 
 /**
+ * kiw_stream_lock_to_send() - the same, for who is about to send little
+ *
+ * What comes in changes the socket on another processor, and so does what a peer in the same kernel
+ * sends. TCP would wait for one cache line after the other: here they are asked for all at once.
+ */
+void kiw_stream_lock_to_send(struct kiw_stream *s);
+
+/**
  * kiw_stream_wanted() - is somebody about to take the socket lock?
  * @s: stream
  *

@@ -229,14 +229,14 @@ enum kiw_take kiw_rq_take(struct kiw_qp *qp, struct kiw_rx *rx)
 	const void *slot;
 	struct kiw_rqe rqe;
 	s64 room;
-	u32 prod;
 
 	if (!rq->entries)
 		return KIW_TAKE_NONE;
-	prod = ring_prod(rq_ring(qp));
-	if (prod == rq->next)
+	if (rx->recv_posted == rq->next)
+		rx->recv_posted = ring_prod(rq_ring(qp));
+	if (rx->recv_posted == rq->next)
 		return KIW_TAKE_NONE;
-	if (prod - rq->next > rq->entries) {
+	if (rx->recv_posted - rq->next > rq->entries) {
 		kiw_stat_inc(&qp->dev->stats, KIW_STAT_RING_ERRORS);
 		return KIW_TAKE_RING;
 	}
@@ -287,10 +287,12 @@ bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_rx *rx, enum ib_wc_status sta
 		.status = status,
 		.flags = flags,
 	};
+	bool added;
 
 	rx->placing = false;
+	added = kiw_cq_add(to_kiw_cq(qp->ibqp.recv_cq), &cqe, 1);
 	WRITE_ONCE(rq_ring(qp)->cons, qp->rq.next);
-	return kiw_cq_add(to_kiw_cq(qp->ibqp.recv_cq), &cqe, 1);
+	return added;
 }
 
 void kiw_rq_flush(struct kiw_qp *qp, struct kiw_rx *rx)

@@ -84,7 +84,7 @@ void kiw_zcopy_leave(struct kiw_stream *s)
 	WRITE_ONCE(z->peer, NULL);
 	spin_unlock_bh(&table_lock);
 	spin_lock_bh(&z->owner_lock);
-	z->owner = NULL;
+	WRITE_ONCE(z->owner, NULL);
 	spin_unlock_bh(&z->owner_lock);
 
 	/* What we placed was placed before. */
@@ -99,6 +99,13 @@ void kiw_zcopy_leave(struct kiw_stream *s)
 bool kiw_zcopy_near(const struct kiw_stream *s)
 {
 	return READ_ONCE(s->zcopy->peer);
+}
+
+const struct kiw_stream *kiw_zcopy_peer_stream(const struct kiw_stream *s)
+{
+	const struct kiw_zcopy *peer = READ_ONCE(s->zcopy->peer);
+
+	return peer ? READ_ONCE(peer->owner) : NULL;
 }
 
 bool kiw_zcopy_elsewhere(const struct kiw_stream *s)

@@ -52,7 +52,7 @@ struct kiw_held {
  * from the start of the stream, modulo 2^32.
  * @ref: references
  * @owner_lock: protects @owner; innermost, in any context
- * @owner: the stream, until it leaves
+ * @owner: the stream, until it leaves; it isn't freed before an RCU grace period has passed
  * @node: in the table of all streams; the table's lock
  * @tx_start: TCP sequence number of our first octet
  * @rx_start: that of the peer's
@@ -119,6 +119,14 @@ void kiw_zcopy_leave(struct kiw_stream *s);
 
 /** kiw_zcopy_near() - is the peer in this kernel; socket lock held */
 bool kiw_zcopy_near(const struct kiw_stream *s);
+
+/**
+ * kiw_zcopy_peer_stream() - the peer in this kernel, as a hint
+ * @s: stream; socket lock held, in an RCU read-side section
+ *
+ * Return: NULL, or the peer, which may have ended: its socket may be freed.
+ */
+const struct kiw_stream *kiw_zcopy_peer_stream(const struct kiw_stream *s);
 
 /** kiw_zcopy_elsewhere() - is it, and does a placer place there; socket lock held */
 bool kiw_zcopy_elsewhere(const struct kiw_stream *s);

@@ -39,7 +39,8 @@
  * The kernel never trusts what it finds in a mapping: a slot is copied out once and only the copy
  * is looked at; an index that can't be right (more than `entries` outstanding) puts that QP, or
  * that CQ, into the error state and touches nothing else. Nothing that the kernel wrote is read
- * back: it keeps its own indexes.
+ * back: it keeps its own indexes. The process's indexes of receive and completion rings it looks at
+ * only when what it saw last doesn't suffice: no request to take, or no room.
  *
  * A slot of a work ring belongs to the kernel from the store of `prod` until a completion with
  * `wq_index` at or past it has been polled.
