@@ -8,6 +8,7 @@
 # Left device, right device, address in right
 declare -A LEFT_DEV=([ours]=kiw0 [siw]=siw0 [rxe]=rxe0) RIGHT_DEV=([ours]=kiw1 [siw]=siw1 [rxe]=rxe1)
 declare -A ADDRESS=([ours]=10.77.0.2 [siw]=10.78.0.2 [rxe]=10.80.0.2 [tcp]=10.77.0.2 [zerocopy]=10.77.0.2 [probe]=10.77.0.2)
+declare -A RIGHT_NETDEV=([ours]=veth1 [siw]=veth3)
 declare -A CRC_SWITCH=([ours]=/sys/module/kiwarp/parameters/crc [siw]=/sys/module/siw/parameters/mpa_crc_required)
 declare -A absent=()	# why a contender can't run here at all
 FAST_CRC=(crc32c=bench_crc32c skb_crc32c=bench_skb_crc32c)
@@ -116,7 +117,7 @@ both() {
 	[ "$cpus" != 1 ] || pin=(taskset -c 0)
 	ip netns exec right timeout -k 2 "$LIMIT" "${pin[@]}" "${server_tracer[@]}" "${server[@]}" >"$WORK/server" 2>&1 &
 	pid=$!
-	PORT=$port until_true settled "$pid" || :
+	PORT=$port until_true ready "$pid" || :
 	ip netns exec left timeout -k 2 "$LIMIT" "${pin[@]}" "${tracer[@]}" "$@" >"$WORK/client" 2>&1 || status=$?
 	[ $status = 0 ] || kill "$pid" 2>/dev/null
 	wait "$pid" || server_status=$?
@@ -129,9 +130,15 @@ both() {
 	[ -z "$reason" ]
 }
 
+# ready PID: the server listens, or is no more. With rdma_cm it listens on one device after the other: on that of $listener, too.
+ready() {
+	settled "$1" && { [ -z "${listener:-}" ] || ! kill -0 "$1" 2>/dev/null ||
+		ip netns exec right ss -Hltn "sport = :$PORT" | grep -q "%$listener:"; }
+}
+
 # perftest WHO TOOL ITERATIONS OPTION...: sets "line" to the line of figures
 perftest() {
-	local who=$1 tool=$2 n=$3
+	local who=$1 tool=$2 n=$3 listener=${RIGHT_NETDEV[$1]:-}
 	shift 3
 	local options=(-R -F -s "$octets" -n "$n" "$@")
 	[ "$qps" = 1 ] || options+=(-q "$qps")

@@ -28,13 +28,15 @@ void copy(Octet *to, const Octet *from, std::size_t n)
 	asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n)::"memory");
 }
 
-/// The module's way (kmod/proto/crc.c): pieces are copied, and read back for the CRC while they are cached.
-std::uint32_t by_pieces(std::uint32_t crc, Octet *to, const Octet *from, std::size_t n, std::size_t piece)
+/// Pieces are read back for the CRC while they are cached, and copied in smaller ones, if @p least is less.
+std::uint32_t by_pieces(
+	std::uint32_t crc, Octet *to, const Octet *from, std::size_t n, std::size_t piece, std::size_t least)
 {
 	while (n > 0) {
 		const std::size_t run = std::min(n, piece);
 
-		copy(to, from, run);
+		for (std::size_t at = 0; at < run; at += least)
+			copy(to + at, from + at, std::min(run - at, least));
 		crc = crc32_iscsi(to, int(run), crc);
 		to += run;
 		from += run;
@@ -137,8 +139,12 @@ std::vector<Way> all_ways()
 	for (const std::size_t piece : {1024, 2048, 4096, 8192, 65536})
 		ways.push_back(
 			{"pieces of " + std::to_string(piece), [piece](Octet *to, const Octet *from, std::size_t n) {
-				 return by_pieces(~0U, to, from, n, piece);
+				 return by_pieces(~0U, to, from, n, piece, piece);
 			 }});
+	// The module's way: kmod/proto/crc.c
+	ways.push_back({"4096 copied by 1024", [](Octet *to, const Octet *from, std::size_t n) {
+				return by_pieces(~0U, to, from, n, 4096, 1024);
+			}});
 	ways.push_back({"one pass", [fused = Fused()](Octet *to, const Octet *from, std::size_t n) {
 				return fused(~0U, to, from, n);
 			}});
