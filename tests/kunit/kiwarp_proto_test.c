@@ -82,11 +82,11 @@ static void crc_of_every_vector_is_right(struct kunit *test)
 
 static void crc_copy_equals_copy_and_update(struct kunit *test)
 {
-	static const size_t sizes[] = { 0, 1, 1023, 1024, 1025, 3000 };
-	u8 *src = exact(test, NULL, 3000);
+	static const size_t sizes[] = { 0, 1, 1023, 1024, 1025, 4095, 4096, 4097, 5000 };
+	u8 *src = exact(test, NULL, 5000);
 	int i;
 
-	for (i = 0; i < 3000; i++)
+	for (i = 0; i < 5000; i++)
 		src[i] = i;
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		u8 *dst = exact(test, NULL, sizes[i]);
