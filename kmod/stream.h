@@ -54,7 +54,7 @@ struct kiw_ep;
  * @saved_data_ready: the socket's own callbacks
  * @saved_state_change:
  * @saved_write_space:
- * @rcu: kiw_stream_of() looks before it holds a reference
+ * @rcu: kiw_stream_of() looks before it holds a reference, a peer in this kernel without one
  * @sge: for tx.sge and rx.recv_sge
  *
  * What hardly ever changes, what whoever has the lock writes, and what belongs to one direction

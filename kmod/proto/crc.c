@@ -35,8 +35,8 @@ u32 kiw_crc_update(u32 crc, const void *p, size_t n)
 #endif
 
 /*
- * A CRC's end costs as much as some hundred octets of it: it is taken of as many as are surely
- * still cached. Longer copies write past the caches on some processors: tests/bench/crc.cpp.
+ * Each call for a CRC costs something by itself: it is taken of as many octets as are surely still
+ * cached. Longer copies write past the caches on some processors: tests/bench/crc.cpp.
  */
 #define CRC_CHUNK 4096
 #define COPY_CHUNK 1024
