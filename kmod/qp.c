@@ -27,12 +27,12 @@ static u32 sq_stride(const struct ib_qp_cap *cap)
 {
 	u32 sges = cap->max_send_sge * sizeof(struct kiw_sge);
 
-	return ALIGN(sizeof(struct kiw_wqe) + max(sges, cap->max_inline_data), 64);
+	return ALIGN(sizeof(struct kiw_wqe) + max(sges, cap->max_inline_data), 16);
 }
 
 static u32 rq_stride(const struct ib_qp_cap *cap)
 {
-	return ALIGN(sizeof(struct kiw_rqe) + cap->max_recv_sge * sizeof(struct kiw_sge), 32);
+	return ALIGN(sizeof(struct kiw_rqe) + cap->max_recv_sge * sizeof(struct kiw_sge), 16);
 }
 
 static void qp_release(struct kref *ref)

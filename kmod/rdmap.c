@@ -302,11 +302,9 @@ static enum kiw_err end_send(struct kiw_stream *s)
 static void end_read_req(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
-	struct kiw_irq *irq = &tx->irq[tx->irq_tail++ % tx->irq_size];
 
 	kiw_seq_advance(&s->rx.seq[KIW_QN_READ], &s->rx.seg);
-	irq->rr = s->rx.seg.rreq;
-	irq->msn = s->rx.seg.msn;
+	tx->irq[tx->irq_tail++ % tx->irq_size] = s->rx.seg.rreq;
 	kiw_stream_kick(s);
 }
 

@@ -491,7 +491,10 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 				       const struct kiw_mpa_result *neg, bool first)
 {
 	u32 sges = qp->max_send_sge + qp->max_recv_sge;
-	struct kiw_stream *s = kzalloc(struct_size(s, sge, sges), GFP_KERNEL_ACCOUNT);
+	size_t need = max(offsetof(struct kiw_stream, sge[sges]), sizeof(struct kiw_stream));
+	/* What it is rounded up to is of use. */
+	size_t size = kmalloc_size_roundup(need);
+	struct kiw_stream *s = kzalloc(size, GFP_KERNEL_ACCOUNT);
 
 	if (!s)
 		return NULL;
@@ -502,7 +505,8 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 		kfree(s);
 		return NULL;
 	}
-	if (kiw_tx_init(&s->tx, neg->ord, neg->ird, qp->max_send_sge)) {
+	if (kiw_tx_init(&s->tx, neg->ord, neg->ird, qp->max_send_sge, (void *)s + need,
+			size - need)) {
 		kiw_zcopy_put(s->zcopy);
 		kfree(s);
 		return NULL;

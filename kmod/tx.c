@@ -37,7 +37,7 @@
  */
 static DEFINE_PER_CPU(struct kiw_spare [2], spares);
 
-int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge)
+int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge, void *room, size_t room_len)
 {
 	/* One more of each for an RTR message that is a Read. Indexes wrap, and do so soon. */
 	tx->orq_size = roundup_pow_of_two(ord + 1);
@@ -48,7 +48,10 @@ int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge)
 	tx->irq_tail = READS_START;
 	tx->orq_stride = struct_size_t(struct kiw_orq, sge, max_sge);
 	tx->orq = kvcalloc(tx->orq_size, tx->orq_stride, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	tx->irq = kvcalloc(tx->irq_size, sizeof(*tx->irq), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	tx->irq_apart = array_size(tx->irq_size, sizeof(*tx->irq)) > room_len;
+	tx->irq = !tx->irq_apart ? room :
+		  kvcalloc(tx->irq_size, sizeof(*tx->irq), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	tx->irq_msn = KIW_MSN_FIRST;
 	tx->msn_send = KIW_MSN_FIRST;
 	tx->msn_read = KIW_MSN_FIRST;
 	if (tx->orq && tx->irq)
@@ -77,7 +80,8 @@ void kiw_tx_free(struct kiw_tx *tx)
 	pieces_drop(tx, 0);
 	spare_drop(&tx->mem);
 	kvfree(tx->orq);
-	kvfree(tx->irq);
+	if (tx->irq_apart)
+		kvfree(tx->irq);
 	tx->orq = NULL;
 	tx->irq = NULL;
 }
@@ -486,14 +490,14 @@ static int put_request(struct kiw_stream *s)
 }
 
 /* A region that the peer reads from is gone or never was its to read. */
-static void response_failed(struct kiw_stream *s, const struct kiw_irq *irq,
+static void response_failed(struct kiw_stream *s, const struct kiw_rreq *irq,
 			    enum kiw_mr_fault fault)
 {
-	struct kiw_rreq rr = irq->rr;
+	struct kiw_rreq rr = *irq;
 	u8 ulpdu[KIW_RREQ_LEN];
 
 	kiw_rreq_advance(&rr, s->tx.off);
-	kiw_build_rreq(ulpdu, irq->msn, &rr);
+	kiw_build_rreq(ulpdu, s->tx.irq_msn, &rr);
 	s->tx.responding = false;
 	kiw_stream_fail(s, kiw_rdmap_fault(fault), ulpdu, sizeof(ulpdu), sizeof(ulpdu));
 }
@@ -501,20 +505,20 @@ static void response_failed(struct kiw_stream *s, const struct kiw_irq *irq,
 static int put_response(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
-	const struct kiw_irq *irq = &tx->irq[tx->irq_head % tx->irq_size];
-	u32 n = min(irq->rr.size - tx->off, max_payload(s, KIW_TAGGED_LEN));
-	bool last = tx->off + n == irq->rr.size;
+	const struct kiw_rreq *irq = &tx->irq[tx->irq_head % tx->irq_size];
+	u32 n = min(irq->size - tx->off, max_payload(s, KIW_TAGGED_LEN));
+	bool last = tx->off + n == irq->size;
 	enum kiw_mr_fault fault;
 	u8 hdr[KIW_TAGGED_LEN];
 	struct fpdu f;
 	int ret;
 
-	kiw_build_tagged(hdr, KIW_OP_READ_RESP, last, irq->rr.sink_stag,
-			 irq->rr.sink_to + tx->off);
+	kiw_build_tagged(hdr, KIW_OP_READ_RESP, last, irq->sink_stag,
+			 irq->sink_to + tx->off);
 	ret = fpdu_begin(&f, s, hdr, sizeof(hdr), n);
 	if (!ret)
-		ret = fpdu_put_payload(&f, irq->rr.src_stag, IB_ACCESS_REMOTE_READ,
-				       irq->rr.src_to + tx->off, n, &fault);
+		ret = fpdu_put_payload(&f, irq->src_stag, IB_ACCESS_REMOTE_READ,
+				       irq->src_to + tx->off, n, &fault);
 	if (!ret)
 		ret = fpdu_end(&f);
 	if (ret) {
@@ -528,6 +532,7 @@ static int put_response(struct kiw_stream *s)
 	tx->off += n;
 	if (last) {
 		tx->irq_head++;
+		tx->irq_msn++;
 		tx->responding = false;
 	}
 	return 0;

@@ -49,16 +49,6 @@ struct kiw_orq {
 };
 
 /**
- * struct kiw_irq - an inbound Read to be answered
- * @rr: the request
- * @msn: its number, for a Terminate
- */
-struct kiw_irq {
-	struct kiw_rreq	rr;
-	u32		msn;
-};
-
-/**
  * struct kiw_spare - memory to build FPDUs with
  * @frag: for their octets
  * @piece: KIW_TX_PIECES of a batch, or NULL
@@ -90,7 +80,9 @@ struct kiw_spare {
  * @orq: outbound Reads, @orq_size slots of @orq_stride octets, a power of two
  * @orq_head: oldest
  * @orq_tail: next free
- * @irq: inbound Reads, @irq_size slots, a power of two
+ * @irq: inbound Reads to be answered, @irq_size slots, a power of two
+ * @irq_apart: not in memory of who has the rest
+ * @irq_msn: number of the oldest, for a Terminate
  * @irq_head: oldest
  * @irq_tail: next free
  * @term: the Terminate to send, @term_len octets, 0 none or sent
@@ -114,6 +106,7 @@ struct kiw_tx {
 	bool			resp_turn;
 	bool			starved;
 	bool			hurry;
+	bool			irq_apart;
 	u8			rtr;
 	u32			msn_send;
 	u32			msn_read;
@@ -130,8 +123,9 @@ struct kiw_tx {
 	u32			orq_stride;
 	u32			orq_head;
 	u32			orq_tail;
-	struct kiw_irq		*irq;
+	struct kiw_rreq		*irq;
 	u32			irq_size;
+	u32			irq_msn;
 	u32			irq_head;
 	u32			irq_tail;
 
@@ -156,10 +150,12 @@ struct kiw_tx {
  * @ord: Reads to have outstanding, one more is added for an RTR that is a Read
  * @ird: Reads to hold for the peer
  * @max_sge: of a Read's sink
+ * @room: zeroed memory that lives as long as @tx, for what fits into it
+ * @room_len: octets at @room
  *
  * Return: 0 or -ENOMEM.
  */
-int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge);
+int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge, void *room, size_t room_len);
 
 /** kiw_tx_free() - drop all memory; nothing may be under way any more */
 void kiw_tx_free(struct kiw_tx *tx);
