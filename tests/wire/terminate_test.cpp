@@ -94,19 +94,22 @@ TEST(Terminate, r142_reserved_bits_of_a_received_one_are_ignored)
 	}
 }
 
-// The region goes while the Response is under way: what comes back is what is left to do.
+// The region goes while the Response is under way: what comes back is what is left to do. The Read before it was answered.
 TEST(Terminate, r145_header_of_a_partly_answered_read_is_advanced)
 {
 	for (const bool crc : {false, true}) {
 		Session s({.crc = crc});
 		vt::Region much(s.kiwarp().pd(), 32 << 20);
-		Read r = {.sink_stag = 9,
+		Read r = {.number = 2,
+			.sink_stag = 9,
 			.sink_offset = 0x5000,
 			.size = uint32_t(much.size()),
 			.stag = much.rkey(),
 			.offset = much.address()};
 
 		s.peer().link.receive_little();
+		s.peer().send(read_segment(1, s.target().stag(), s.target().address(), 10));
+		s.peer().expect(tagged_segment(op_response, Read().sink_stag, 0, Target::fresh(0, 10)));
 		s.peer().send(read_segment(r));
 		s.sync(1);
 		Bytes b = s.peer().next();
