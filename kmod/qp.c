@@ -32,7 +32,7 @@ static u32 sq_stride(const struct ib_qp_cap *cap)
 
 static u32 rq_stride(const struct ib_qp_cap *cap)
 {
-	return ALIGN(sizeof(struct kiw_rqe) + cap->max_recv_sge * sizeof(struct kiw_sge), 16);
+	return sizeof(struct kiw_rqe) + cap->max_recv_sge * sizeof(struct kiw_sge);
 }
 
 static void qp_release(struct kref *ref)

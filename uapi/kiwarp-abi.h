@@ -157,7 +157,7 @@ enum kiw_wr_op {
 /*
  * Send ring slot: this header, then num_sge times struct kiw_sge or, with KIW_WQE_INLINE,
  * inline_len octets of payload. A slot is 32 octets plus the larger of both maxima, rounded up
- * to 64.
+ * to 16.
  */
 struct kiw_wqe {
 	__u8 opcode; /* enum kiw_wr_op */
@@ -171,7 +171,7 @@ struct kiw_wqe {
 	__u32 reserved1;
 };
 
-/* Receive ring slot: this header, then num_sge times struct kiw_sge, rounded up to 32. */
+/* Receive ring slot: this header, then num_sge times struct kiw_sge. A slot has room for the maximum. */
 struct kiw_rqe {
 	__aligned_u64 wr_id;
 	__u8 num_sge;

@@ -132,13 +132,22 @@ both() {
 	[ -z "$reason" ]
 }
 
-# retire PID: perftest's server polls until the client is through, even where it has nothing to do. From when both know of each
-# other on it gets little of a processor.
+# retire PID: perftest's server polls until the client is through, even where it has nothing to do. From when much has been moved
+# on, which is behind all that it has to say before, it gets little of a processor.
 retire() {
-	local child
-	sleep 0.4
-	child=$(pgrep -P "$1") && chrt -d -T 500000 -D 20000000 -P 20000000 -p 0 "$child"
+	local child start now
+	start=$(moved_so_far)
+	while sleep 0.1 && child=$(pgrep -P "$1"); do
+		now=$(moved_so_far)
+		if [ $((now - start)) -gt 50000000 ]; then
+			chrt -d -T 500000 -D 20000000 -P 20000000 -p 0 "$child"
+			return
+		fi
+	done
 }
+
+# moved_so_far: octets that the server's devices have sent and received
+moved_so_far() { ip netns exec right awk 'NR > 2 { n += $2 + $10 } END { printf "%.0f", n }' /proc/net/dev; }
 
 # ready PID: the server listens, or is no more. With rdma_cm it listens on one device after the other: on that of $listener, too.
 ready() {

@@ -210,9 +210,9 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *requ
 	fake.cookie = own_part<kiw_create_qp_req>(request, request_size).cookie;
 	const std::uint32_t send_payload =
 		std::max(cap.max_inline_data, cap.max_send_sge * static_cast<std::uint32_t>(sizeof(kiw_sge)));
-	const std::uint32_t send_stride = (static_cast<std::uint32_t>(sizeof(kiw_wqe)) + send_payload + 63) / 64 * 64;
+	const std::uint32_t send_stride = (static_cast<std::uint32_t>(sizeof(kiw_wqe)) + send_payload + 15) / 16 * 16;
 	const std::uint32_t recv_stride =
-		(static_cast<std::uint32_t>(sizeof(kiw_rqe) + cap.max_recv_sge * sizeof(kiw_sge)) + 31) / 32 * 32;
+		static_cast<std::uint32_t>(sizeof(kiw_rqe) + cap.max_recv_sge * sizeof(kiw_sge));
 	if (cap.max_send_wr)
 		fake.sq.memory = kernel.ring(fake.sq.geometry, std::bit_ceil(cap.max_send_wr), send_stride);
 	if (cap.max_recv_wr)
