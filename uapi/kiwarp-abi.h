@@ -171,7 +171,7 @@ struct kiw_wqe {
 	__u32 reserved1;
 };
 
-/* Receive ring slot: this header, then num_sge times struct kiw_sge. A slot has room for the maximum. */
+/* Receive ring slot: this header, then num_sge times struct kiw_sge; room for the maximum. */
 struct kiw_rqe {
 	__aligned_u64 wr_id;
 	__u8 num_sge;

@@ -94,7 +94,8 @@ TEST(Terminate, r142_reserved_bits_of_a_received_one_are_ignored)
 	}
 }
 
-// The region goes while the Response is under way: what comes back is what is left to do. The Read before it was answered.
+// The region goes while the Response is under way: what comes back is what is left to do. The Read before it was
+// answered.
 TEST(Terminate, r145_header_of_a_partly_answered_read_is_advanced)
 {
 	for (const bool crc : {false, true}) {
