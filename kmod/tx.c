@@ -51,7 +51,6 @@ int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge, void *room, si
 	tx->irq_apart = array_size(tx->irq_size, sizeof(*tx->irq)) > room_len;
 	tx->irq = !tx->irq_apart ? room :
 		  kvcalloc(tx->irq_size, sizeof(*tx->irq), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	tx->irq_msn = KIW_MSN_FIRST;
 	tx->msn_send = KIW_MSN_FIRST;
 	tx->msn_read = KIW_MSN_FIRST;
 	if (tx->orq && tx->irq)
@@ -494,10 +493,11 @@ static void response_failed(struct kiw_stream *s, const struct kiw_rreq *irq,
 			    enum kiw_mr_fault fault)
 {
 	struct kiw_rreq rr = *irq;
+	u32 msn = KIW_MSN_FIRST + s->tx.irq_head - READS_START;
 	u8 ulpdu[KIW_RREQ_LEN];
 
 	kiw_rreq_advance(&rr, s->tx.off);
-	kiw_build_rreq(ulpdu, s->tx.irq_msn, &rr);
+	kiw_build_rreq(ulpdu, msn, &rr);
 	s->tx.responding = false;
 	kiw_stream_fail(s, kiw_rdmap_fault(fault), ulpdu, sizeof(ulpdu), sizeof(ulpdu));
 }
@@ -532,7 +532,6 @@ static int put_response(struct kiw_stream *s)
 	tx->off += n;
 	if (last) {
 		tx->irq_head++;
-		tx->irq_msn++;
 		tx->responding = false;
 	}
 	return 0;

@@ -82,7 +82,6 @@ struct kiw_spare {
  * @orq_tail: next free
  * @irq: inbound Reads to be answered, @irq_size slots, a power of two
  * @irq_apart: not in memory of who has the rest
- * @irq_msn: number of the oldest, for a Terminate
  * @irq_head: oldest
  * @irq_tail: next free
  * @term: the Terminate to send, @term_len octets, 0 none or sent
@@ -125,7 +124,6 @@ struct kiw_tx {
 	u32			orq_tail;
 	struct kiw_rreq		*irq;
 	u32			irq_size;
-	u32			irq_msn;
 	u32			irq_head;
 	u32			irq_tail;
 
