@@ -6,9 +6,7 @@
 # first_iterations: how many are surely not too many for a first run
 first_iterations() {
 	case $method in
-	bandwidth) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
-	# What a run takes has to stand out from what starting it takes.
-	cpu) echo 3000 ;;
+	bandwidth | cpu) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
 	connections) echo 50 ;;
 	rate) echo 3200 ;;
 	counters) if [ "$kind" = connection ]; then echo 512; else echo 4096; fi ;;

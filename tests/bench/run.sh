@@ -32,7 +32,7 @@ sample() {
 
 # turn REPETITION WHO: one run of one contender in the cell that the variables name
 turn() {
-	local rep=$1 who=$2 key n value='' pace='' reason='' note='' line='' counter per_message
+	local rep=$1 who=$2 key n measure=$method value='' pace='' reason='' note='' line='' counter per_message
 	key="$method $who $kind $octets $mtu $crc $qps $cpus"
 	[ -z "${broken[$key]:-}" ] || return 0
 	if [ -n "${absent[$who]:-}" ]; then
@@ -42,8 +42,10 @@ turn() {
 	fi
 	n=${count[$key]:-$(first_iterations)}
 	[ "$method" != memory ] || n=$qps
+	# Of a run too short to tell what processor time it takes, the pace is known.
+	[ "$method$rep" != cpu0 ] || measure=bandwidth
 	# Once more, if need be: a run may fail for a reason that passes.
-	if ! "measure_$method" "$who" "$n" && ! { value='' reason='' && "measure_$method" "$who" "$n"; }; then
+	if ! "measure_$measure" "$who" "$n" && ! { value='' reason='' && "measure_$measure" "$who" "$n"; }; then
 		broken[$key]=1
 		sample who="$who" rep="$rep" failed="$reason"
 		echo "  $key: $reason"
