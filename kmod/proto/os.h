@@ -12,6 +12,7 @@
 #include <linux/etherdevice.h> /* unaligned access: its own header moved in 6.12 */
 #include <linux/kernel.h>
 #include <linux/minmax.h>
+#include <linux/prefetch.h>
 #include <linux/string.h>
 #include <linux/types.h>
 
@@ -34,6 +35,7 @@ typedef __u64 u64;
 #define __packed __attribute((__packed__))
 #endif
 
+#define prefetchw(p) __builtin_prefetch(p, 1)
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define U32_MAX UINT32_MAX
 
