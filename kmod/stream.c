@@ -272,10 +272,7 @@ void kiw_stream_lock(struct kiw_stream *s)
 
 static void fetch_sock(const struct sock *sk)
 {
-	const void *p = sk, *end = tcp_sk(sk) + 1;
-
-	for (; p < end; p += SMP_CACHE_BYTES)
-		prefetchw(p);
+	kiw_fetch_to_write(sk, sizeof(struct tcp_sock));
 }
 
 void kiw_stream_lock_to_send(struct kiw_stream *s)

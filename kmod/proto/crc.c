@@ -40,17 +40,6 @@ u32 kiw_crc_update(u32 crc, const void *p, size_t n)
  */
 #define CRC_CHUNK 4096
 #define COPY_CHUNK 1024
-#define CACHE_LINE 64
-
-/*
- * Memory that is written over and over is another processor's, which read it last. Lines are asked
- * for while the piece before them is copied, for a copy by itself waits for a few at a time.
- */
-static void ask_for(const void *p, size_t n)
-{
-	for (size_t at = 0; at < n; at += CACHE_LINE)
-		prefetchw(p + at);
-}
 
 u32 kiw_crc_copy(u32 crc, void *dst, const void *src, size_t n)
 {
@@ -60,8 +49,12 @@ u32 kiw_crc_copy(u32 crc, void *dst, const void *src, size_t n)
 		run = min_t(size_t, n - done, CRC_CHUNK);
 		for (size_t at = 0; at < run; at += part) {
 			part = min_t(size_t, run - at, COPY_CHUNK);
-			ask_for(dst + done + at + part,
-				min_t(size_t, n - done - at - part, COPY_CHUNK));
+			/*
+			 * What is written over and over is the processor's that read it last, and a
+			 * copy by itself waits for a few lines at a time.
+			 */
+			kiw_fetch_to_write(dst + done + at + part,
+					   min_t(size_t, n - done - at - part, COPY_CHUNK));
 			memcpy(dst + done + at, src + done + at, part);
 		}
 		crc = kiw_crc_update(crc, dst + done, run);

@@ -9,6 +9,7 @@
 #ifdef __KERNEL__
 
 #include <linux/build_bug.h>
+#include <linux/cache.h>
 #include <linux/etherdevice.h> /* unaligned access: its own header moved in 6.12 */
 #include <linux/kernel.h>
 #include <linux/minmax.h>
@@ -35,6 +36,7 @@ typedef __u64 u64;
 #define __packed __attribute((__packed__))
 #endif
 
+#define SMP_CACHE_BYTES 64
 #define prefetchw(p) __builtin_prefetch(p, 1)
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define U32_MAX UINT32_MAX
@@ -67,6 +69,17 @@ static inline void put_unaligned_be16(u16 v, void *p)
 #define max_t(type, a, b) ({ type _a = (a), _b = (b); _a > _b ? _a : _b; })
 
 #endif /* __KERNEL__ */
+
+/**
+ * kiw_fetch_to_write() - ask for memory that will be written soon, whose processor it may be
+ * @p: where it begins; needn't be valid
+ * @n: octets, 0 allowed; the last line is left out where they begin in the midst of one
+ */
+static inline void kiw_fetch_to_write(const void *p, size_t n)
+{
+	for (size_t at = 0; at < n; at += SMP_CACHE_BYTES)
+		prefetchw((const char *)p + at);
+}
 
 /**
  * enum kiw_step - outcome of one attempt to parse octets that arrive piecemeal

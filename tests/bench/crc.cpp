@@ -28,15 +28,20 @@ void copy(Octet *to, const Octet *from, std::size_t n)
 	asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n)::"memory");
 }
 
-/// Pieces are read back for the CRC while they are cached, and copied in smaller ones, if @p least is less.
+/// Pieces are read back for the CRC while they are cached, and copied in smaller ones, if @p least is less: the next of
+/// them is asked for then, as the module does.
 std::uint32_t by_pieces(
 	std::uint32_t crc, Octet *to, const Octet *from, std::size_t n, std::size_t piece, std::size_t least)
 {
 	while (n > 0) {
 		const std::size_t run = std::min(n, piece);
 
-		for (std::size_t at = 0; at < run; at += least)
+		for (std::size_t at = 0; at < run; at += least) {
+			if (least < piece)
+				for (std::size_t next = at + least; next < std::min(n, at + 2 * least); next += 64)
+					__builtin_prefetch(to + next, 1);
 			copy(to + at, from + at, std::min(run - at, least));
+		}
 		crc = crc32_iscsi(to, int(run), crc);
 		to += run;
 		from += run;
