@@ -112,6 +112,14 @@ static u32 run_rate(const struct placer *p, u64 now)
 	return kiw_helper_rate(placed(p) - p->base, now - p->since);
 }
 
+/* Octets placed in this turn. The part of an FPDU that has yet to end counts as data. */
+static u32 placed_now(const struct kiw_stream *s)
+{
+	u32 received = kiw_stream_received(s) - s->turn;
+
+	return received - min(received, s->place.requests);
+}
+
 /* --- callbacks ----------------------------------------------------------------------------- */
 
 /* Does the placer place? */
@@ -184,7 +192,7 @@ bool kiw_place_rest(struct kiw_stream *s)
 
 	if (s->place.queued)
 		return true;
-	if (s->place.served || kiw_stream_received(s) - s->turn < PLACE_BULK)
+	if (s->place.served || placed_now(s) < PLACE_BULK)
 		return false;
 	local_bh_disable();
 	p = this_cpu_ptr(&placers);
@@ -211,6 +219,7 @@ void kiw_place_begin(struct kiw_stream *s)
 {
 	const struct placer *p = raw_cpu_ptr(&placers);
 
+	s->place.requests = 0;
 	s->place.began = s->place.bulk && READ_ONCE(p->phase) == DIRECT ? ktime_get_ns() : 0;
 }
 
@@ -235,11 +244,11 @@ static bool measure(struct placer *p, u64 began)
 
 void kiw_place_end(struct kiw_stream *s)
 {
-	u32 n = kiw_stream_received(s) - s->turn;
+	u32 n = placed_now(s);
 	bool bulk = n >= PLACE_BULK;
 	struct placer *p;
 
-	if (!n)
+	if (kiw_stream_received(s) == s->turn)
 		return;
 	local_bh_disable();
 	p = this_cpu_ptr(&placers);
@@ -312,7 +321,7 @@ static void serve(struct placer *p, struct kiw_stream *s)
 	s->place.queued = false;
 	s->place.served = true;
 	more = kiw_stream_settle(s) || s->place.queued;
-	again = account(p, kiw_stream_received(s) - s->turn, began) && more;
+	again = account(p, placed_now(s), began) && more;
 	wanted = kiw_stream_wanted(s);
 	s->place.queued = again;
 	s->place.gave_way = again && wanted ? p : NULL;

@@ -30,6 +30,7 @@ struct placer;
  * @gave_way: the placer that has to be given it back, with the reference that it has, by whoever
  *	waited for the socket; @queued is true then
  * @bulk: much was placed the last time
+ * @requests: octets of Read Requests in this turn: they are received, but nothing is placed
  * @began: when a callback or an owner began to place, ns; 0 if that isn't measured
  */
 struct kiw_place {
@@ -37,6 +38,7 @@ struct kiw_place {
 	bool			queued;
 	bool			served;
 	bool			bulk;
+	u32			requests;
 	struct placer		*gave_way;
 	u64			began;
 };

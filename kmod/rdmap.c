@@ -305,6 +305,7 @@ static void end_read_req(struct kiw_stream *s)
 
 	kiw_seq_advance(&s->rx.seq[KIW_QN_READ], &s->rx.seg);
 	tx->irq[tx->irq_tail++ % tx->irq_size] = s->rx.seg.rreq;
+	s->place.requests += kiw_fpdu_len(KIW_RREQ_LEN);
 	kiw_stream_kick(s);
 }
 

@@ -559,6 +559,8 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	}
 	kiw_stream_lock(s);
 	kiw_rx_init(s);
+	/* The turn began before octets were counted. */
+	s->turn = kiw_stream_received(s);
 	/* Out-of-band octets are octets like all others. */
 	sock_set_flag(sk, SOCK_URGINLINE);
 	sk->sk_use_task_frag = false;

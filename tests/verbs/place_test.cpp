@@ -102,6 +102,17 @@ TEST_F(Place, NotAfterAPause)
 	expect_arrived();
 }
 
+// A connection that begins has received nothing, wherever its sequence numbers do.
+TEST_F(Place, NotAConnectionThatBegins)
+{
+	until_steered();
+	expect_arrived();
+	const std::uint64_t before = steers();
+	for (int i = 0; i < 16; i++)
+		Pair().sync();
+	EXPECT_EQ(steers(), before);
+}
+
 TEST_F(Place, AnErrorFlushesEachRequestOnce)
 {
 	until_steered();
@@ -217,6 +228,33 @@ TEST(Placed, LongMessagesHaveADrainerToo)
 		},
 		"a placer and a drainer");
 	poster.finish();
+	EXPECT_TRUE(same(from.bytes(), to.bytes()));
+}
+
+// As many octets of Read Requests as are much when they are data don't make a placer answer, where it would keep whoever
+// places the answers from its processor.
+TEST(Placed, NotReadRequests)
+{
+	Options options;
+	options.parameters = {{"crc", "Y"}};
+	options.cap.max_send_wr = 256;
+	options.reads = 128;
+	Pair pair(options);
+	Region from(pair.b().pd(), slots * slot), to(pair.a().pd(), slots * slot);
+	Poster poster(pair.a());
+	const auto read = [&](std::uint64_t n) {
+		const std::size_t at = n % slots * slot;
+		return pair.a().read({to.sge(at, slot)}, {.id = n, .remote = from.address(at), .rkey = from.rkey()});
+	};
+
+	if (std::string(pair.a().context()->device->name) == pair.b().context()->device->name)
+		GTEST_SKIP() << "one device counts for both ends";
+	const std::uint64_t before = counter(pair.b().context(), "steers");
+	from.fill_pattern(9);
+	for (int i = 0; i < 4; i++)
+		poster.until(pair.a().context(), "steers", read);
+	poster.finish();
+	EXPECT_EQ(counter(pair.b().context(), "steers"), before);
 	EXPECT_TRUE(same(from.bytes(), to.bytes()));
 }
 
