@@ -231,8 +231,8 @@ TEST(Placed, LongMessagesHaveADrainerToo)
 	EXPECT_TRUE(same(from.bytes(), to.bytes()));
 }
 
-// As many octets of Read Requests as are much when they are data don't make a placer answer, where it would keep whoever
-// places the answers from its processor.
+// As many octets of Read Requests as are much when they are data don't make a placer answer, where it would keep
+// whoever places the answers from its processor.
 TEST(Placed, NotReadRequests)
 {
 	Options options;
