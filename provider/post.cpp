@@ -156,17 +156,22 @@ int check_connected(Qp &qp)
 	return error;
 }
 
-/// The connection was closed in good order and the QP is idle again: the kernel took nothing of the send
-/// ring from index on. What other threads published behind it gets the same answer.
-void take_back(Qp &qp, std::uint32_t index)
+/// The connection was closed in good order and the QP is idle again, or gone with its device. What the kernel took of
+/// the send ring is done; it takes nothing of the rest, from index on at the latest. What other threads published
+/// behind it gets the same answer. Returns how many from index on are done.
+std::uint32_t take_back(Qp &qp, std::uint32_t index)
 {
 	Guard guard(qp.sq.lock);
+	const std::uint32_t consumed = qp.sq.ring.consumed();
+	const std::uint32_t done = static_cast<std::int32_t>(consumed - index) > 0 ? consumed - index : 0;
 
+	index += done;
 	qp.connected.store(false, std::memory_order_relaxed);
 	if (static_cast<std::int32_t>(qp.sq.next - index) > 0) {
 		qp.sq.next = index;
 		qp.sq.ring.publish(index);
 	}
+	return done;
 }
 
 bool sq_wants_doorbell(const WorkRing &ring)
@@ -191,14 +196,22 @@ int post_send(ibv_qp *ibv, ibv_send_wr *wr, ibv_send_wr **bad_wr)
 	const std::uint32_t first = sq.next;
 	const int error = fill(sq, wr, bad_wr,
 		[&qp](const ibv_send_wr &request, std::byte *slot) { return write_send(qp, request, slot); });
-	const bool ring = sq.next != first && sq_wants_doorbell(sq.ring);
+	const std::uint32_t posted = sq.next - first;
+	const bool ring = posted && sq_wants_doorbell(sq.ring);
 	sq.lock.unlock();
 
 	// Without the lock: nobody waits for the one that is in the kernel and sending.
 	if (ring) {
 		if (const int refused = qp.doorbell.ring_send()) [[unlikely]] {
+			std::uint32_t done = 0;
+
+			// The kernel sends by itself, too: the peer may have had it all, and closed, before we rang.
 			if (refused == EINVAL || refused == ENOTCONN)
-				take_back(qp, first);
+				done = take_back(qp, first);
+			if (done >= posted)
+				return error;
+			for (; done; done--)
+				wr = wr->next;
 			*bad_wr = wr;
 			return refused;
 		}

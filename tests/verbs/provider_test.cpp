@@ -331,6 +331,34 @@ TEST_F(Provider, AfterAnOrderlyCloseNothingStaysPosted)
 	EXPECT_EQ(sq().entry<kiw_wqe>(1).wr_id, 4);
 }
 
+// The kernel may send by itself what was published, and the peer close, all before the doorbell that says so.
+TEST_F(Provider, WhatWasSentBeforeAnOrderlyCloseIsPosted)
+{
+	kernel.on_doorbell = [this](const FakeDoorbell &) {
+		sq().header().cons = sq().produced();
+		return EINVAL;
+	};
+	EXPECT_EQ(post(send_wr(1)), 0);
+	EXPECT_EQ(sq().produced(), 1);
+	EXPECT_EQ(post(send_wr(2)), EINVAL);
+	EXPECT_EQ(sq().produced(), 1);
+}
+
+TEST_F(Provider, OfAListTheRestIsRefusedAfterAnOrderlyClose)
+{
+	std::array<ibv_send_wr, 3> list{send_wr(1), send_wr(2), send_wr(3)};
+	list[0].next = &list[1];
+	list[1].next = &list[2];
+	kernel.on_doorbell = [this](const FakeDoorbell &) {
+		sq().header().cons = 2;
+		return EINVAL;
+	};
+	ibv_send_wr *bad = nullptr;
+	EXPECT_EQ(kiw::post_send(qp, list.data(), &bad), EINVAL);
+	EXPECT_EQ(bad, &list[2]);
+	EXPECT_EQ(sq().produced(), 2);
+}
+
 TEST_F(Provider, DeviceRemovalIsReported)
 {
 	kernel.on_doorbell = [](const FakeDoorbell &) {
