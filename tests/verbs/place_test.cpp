@@ -242,6 +242,10 @@ TEST(Placed, NotReadRequests)
 	options.cap.max_send_wr = 256;
 	options.reads = 128;
 	Pair pair(options);
+	// On lo both ends are one device's, whose counter can't tell the responder from the requester, which a placer
+	// has.
+	if (std::string(pair.a().context()->device->name) == pair.b().context()->device->name)
+		GTEST_SKIP() << "one device counts for both ends";
 	Region from(pair.b().pd(), slots * slot), to(pair.a().pd(), slots * slot);
 	Poster poster(pair.a());
 	const auto read = [&](std::uint64_t n) {
@@ -249,8 +253,6 @@ TEST(Placed, NotReadRequests)
 		return pair.a().read({to.sge(at, slot)}, {.id = n, .remote = from.address(at), .rkey = from.rkey()});
 	};
 
-	if (std::string(pair.a().context()->device->name) == pair.b().context()->device->name)
-		GTEST_SKIP() << "one device counts for both ends";
 	const std::uint64_t before = counter(pair.b().context(), "steers");
 	from.fill_pattern(9);
 	for (int i = 0; i < 4; i++)
