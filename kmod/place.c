@@ -12,7 +12,7 @@
 /* What a callback places, octets, where two don't take turns, nor are messages small. */
 #define PLACE_BULK	4096
 /* What of a stream may wait for the placer, octets; beyond that callbacks place. */
-#define PLACE_QUEUE	(512U << 10)
+#define PLACE_QUEUE	(1U << 20)
 /*
  * A run of callbacks, or of the placer's, is over when nothing came for so long, ns: more than a
  * process waits for its turn where two share a processor.
