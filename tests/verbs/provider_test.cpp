@@ -344,6 +344,18 @@ TEST_F(Provider, WhatWasSentBeforeAnOrderlyCloseIsPosted)
 	EXPECT_EQ(sq().produced(), 1);
 }
 
+TEST_F(Provider, WhatWasSentBeforeTheDeviceWentIsPosted)
+{
+	kernel.on_doorbell = [this](const FakeDoorbell &) {
+		sq().header().cons = sq().produced();
+		return ENOTCONN;
+	};
+	EXPECT_EQ(post(send_wr(1)), 0);
+	EXPECT_EQ(sq().produced(), 1);
+	EXPECT_EQ(post(send_wr(2)), ENOTCONN);
+	EXPECT_EQ(sq().produced(), 1);
+}
+
 TEST_F(Provider, OfAListTheRestIsRefusedAfterAnOrderlyClose)
 {
 	std::array<ibv_send_wr, 3> list{send_wr(1), send_wr(2), send_wr(3)};
