@@ -215,5 +215,13 @@ if grep -qw sse4_2 /proc/cpuinfo; then
 else
 	skip crc_ways_agree_and_have_figures "this processor has no instruction for CRC32C"
 fi
+# first_run METHOD: is one of Sends by events longer than AHEAD? At the end of shorter ones both ends slept, in one of ten.
+first_run() (
+	. tests/bench/contenders.sh
+	. tests/bench/groups.sh
+	method=$1 kind=send_events octets=65536 qps=1
+	[ "$(first_iterations)" -gt "$AHEAD" ] && echo long
+)
+is first_runs_by_events_outlast_their_credits "$(first_run bandwidth) $(first_run cpu) $(first_run counters)" 'long long long'
 is bench_refuses_unknown_names "$(scripts/bench nothing 2>/dev/null; echo $?)" 2
 finish

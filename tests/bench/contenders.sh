@@ -17,6 +17,7 @@ onlooker=	# the server has no part in what is measured
 TOOLS=/usr/lib/kiwarp/tests
 MODULES=/usr/lib/kiwarp/guest
 IPERF3_MOST=1048576
+AHEAD=8192	# messages that a sender by events may be ahead
 port=20000
 
 # prepare: makes what the guest doesn't have by itself
@@ -180,10 +181,11 @@ bench_tcp() {
 
 # sleeping: sets "options" to what has perftest sleep until there is a completion, if that is the kind. A sender that has used
 # up what it may send is told in memory that it may go on, which wakes nobody: it may send more than the receiver is ever behind.
+# There are no more receives than messages, though: in a run of fewer than AHEAD the last message may wait.
 sleeping() {
 	options=()
 	[ "$kind" = "${kind%_events}" ] || options=(-e)
-	[ "$kind" != send_events ] || options+=(-r 8192)
+	[ "$kind" != send_events ] || options+=(-r "$AHEAD")
 }
 
 # measure_bandwidth: megabytes (10^6) per second. Sets "moved" to the octets.

@@ -5,11 +5,13 @@
 
 # first_iterations: how many are surely not too many for a first run
 first_iterations() {
-	case $method in
-	bandwidth | cpu) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
-	connections) echo 50 ;;
-	rate) echo 3200 ;;
-	counters) if [ "$kind" = connection ]; then echo 512; else echo 4096; fi ;;
+	case $method.$kind in
+	bandwidth.send_events | cpu.send_events | counters.send_events) echo $((2 * AHEAD)) ;;
+	bandwidth.* | cpu.*) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
+	connections.*) echo 50 ;;
+	rate.*) echo 3200 ;;
+	counters.connection) echo 512 ;;
+	counters.*) echo 4096 ;;
 	*) echo 500 ;;
 	esac
 }
