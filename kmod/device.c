@@ -172,10 +172,7 @@ static void kiw_disassociate_ucontext(struct ib_ucontext *ibuctx)
 
 static int kiw_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
-	struct kiw_device *dev = to_kiw_device(ibpd->device);
-
-	INIT_LIST_HEAD(&to_kiw_pd(ibpd)->lenders);
-	return kiw_count_up(&dev->num_pd, KIW_MAX_PD) ? 0 : -ENOMEM;
+	return kiw_count_up(&to_kiw_device(ibpd->device)->num_pd, KIW_MAX_PD) ? 0 : -ENOMEM;
 }
 
 static int kiw_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)

@@ -107,17 +107,10 @@ static inline struct kiw_ucontext *to_kiw_ucontext(struct ib_ucontext *ibuctx)
 /**
  * struct kiw_pd - protection domain
  * @ibpd: the part that RDMA core knows
- * @lenders: of its streams those that have sent without a copy, see zcopy.c, which has the lock
  */
 struct kiw_pd {
-	struct ib_pd		ibpd;
-	struct list_head	lenders;
+	struct ib_pd	ibpd;
 };
-
-static inline struct kiw_pd *to_kiw_pd(struct ib_pd *ibpd)
-{
-	return container_of(ibpd, struct kiw_pd, ibpd);
-}
 
 /* kiw_count_up() - take one of @max places; give it back by atomic_dec() */
 static inline bool kiw_count_up(atomic_t *count, int max)

@@ -110,21 +110,6 @@ static bool give(struct drainer *dr, struct kiw_stream *s, u64 now)
 	return true;
 }
 
-bool kiw_drain_instead(struct kiw_stream *s)
-{
-	struct kiw_drain *d = &s->drain;
-
-	if (!kiw_helper_wanted() || !kiw_zcopy_elsewhere(s))
-		return false;
-	if (d->on)
-		return true;
-	if (!kiw_tx_more(s))
-		return false;
-	progress(s);
-	d->patience = max(d->patience, DRAIN_PAUSE);
-	return give(this_cpu_ptr(&drainers), s, ktime_get_ns());
-}
-
 /* Who takes turns with the peer gains nothing. */
 static bool in_turns(const struct kiw_stream *s)
 {
@@ -230,7 +215,7 @@ struct round {
 static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, struct round *r)
 {
 	struct kiw_drain *d = &s->drain;
-	bool keep = false, judged;
+	bool keep = false;
 	u32 n, patience;
 
 	/*
@@ -244,9 +229,7 @@ static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, struct 
 	kiw_stream_lock(s);
 	if (s->qp) {
 		n = progress(s);
-		/* Where a placer places what it sends, callbacks would hand it over again. */
-		judged = !kiw_zcopy_elsewhere(s);
-		r->moved += judged ? n : 0;
+		r->moved += n;
 		if (n)
 			d->moved = r->now;
 		if (pays)
@@ -254,10 +237,10 @@ static bool serve(struct kiw_stream *s, enum verdict verdict, bool pays, struct 
 		/* What waits for room isn't a pause of the process. */
 		patience = kiw_tx_more(s) ? DRAIN_BREAK : d->patience;
 		keep = s->qp->state == KIW_QP_RTS && r->now - d->moved < patience;
-		if (keep && !d->leaving && judged && (verdict != GO_ON || in_turns(s)))
+		if (keep && !d->leaving && (verdict != GO_ON || in_turns(s)))
 			leave(s, verdict == REFUSED);
 		keep = keep && (!d->leaving || kiw_sq_posted(s->qp));
-		r->judged += keep && judged;
+		r->judged += keep;
 	}
 	/* As soon as it isn't on, it may be given to another. */
 	d->on = keep;

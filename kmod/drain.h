@@ -9,8 +9,7 @@
  * there is to send. So it is tried, and kept where it moves more.
  *
  * Each processor has a drainer for those who post there. A stream is handed to it in the middle of
- * a run of doorbells, or by a callback where a placer places what it sends, and leaves it when
- * nothing has moved for a while.
+ * a run of doorbells, and leaves it when nothing has moved for a while.
  *
  * It never keeps a stream from ending: one that was stopped has no QP any more, which it finds
  * under the socket lock. Locks and references: helper.h.
@@ -69,17 +68,6 @@ static inline void kiw_drain_heard(struct kiw_drain *d)
  * @s: stream with a QP in RTS; socket lock held by kiw_stream_lock()
  */
 void kiw_drain_rung(struct kiw_stream *s);
-
-/**
- * kiw_drain_instead() - leave to a drainer what a callback has to send, if that seems good
- * @s: stream with a QP in RTS; socket lock held, in softirq
- *
- * Where a placer places, on its processor, ACKs come from there. What is sent in answer to them
- * isn't to be sent there, too.
- *
- * Return: whether a drainer sends it.
- */
-bool kiw_drain_instead(struct kiw_stream *s);
 
 /** kiw_drain_pause() - the doorbell ends; until the next one it is the process's time */
 void kiw_drain_pause(void);

@@ -7,7 +7,6 @@
 #include "compat.h"
 #include "device.h"
 #include "mr.h"
-#include "zcopy.h"
 #include "proto/range.h"
 
 /* How often a random index may hit one in use; at most one in sixteen is */
@@ -137,9 +136,8 @@ err_count:
 
 /*
  * Unreachable: the table no longer has it, and whoever found it there is in a read-side section
- * that the grace period outlasts; no pointer leaves such a section. What a peer reads by then is
- * taken back. Released: the pages, which stay behind in socket buffers as long as those need them,
- * and the object.
+ * that the grace period outlasts; no pointer leaves such a section. Released: the pages and the
+ * object. It waits for nobody else: what TCP still has to send is a copy.
  *
  * Expedited, because processes wait for this in loops over thousands of regions, and a plain grace
  * period is tens of milliseconds.
@@ -151,8 +149,6 @@ int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 
 	xa_erase(&dev->mrs, mr->stag >> 8);
 	synchronize_rcu_expedited();
-	if (READ_ONCE(mr->lent))
-		kiw_zcopy_recall(to_kiw_pd(mr->pd));
 
 	kvfree(mr->pages);
 	ib_umem_release(mr->umem);

@@ -4,13 +4,13 @@
  *
  * Look-ups and copies run under RCU and take no reference: kiw_dereg_mr() takes the region out of
  * the table, waits for a grace period, and only then unpins. Whoever copies does the look-up and
- * all checks in the same read-side section, for every segment anew. What a peer in the same kernel
- * reads in the pages themselves is waited for as well, see zcopy.h.
+ * all checks in the same read-side section, for every segment anew. No page of a region is handed on:
+ * TCP gets copies, in memory of ours.
  */
 #ifndef KIWARP_MR_H
 #define KIWARP_MR_H
 
-#include <linux/bvec.h>
+#include <linux/highmem.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 
@@ -29,7 +29,6 @@ struct kiw_device;
  * @offset: of the first octet in the first page
  * @access: IB_ACCESS_*
  * @stag: index << 8 | key
- * @lent: its pages were sent as they are; set under RCU
  */
 struct kiw_mr {
 	struct ib_mr	ibmr;
@@ -41,7 +40,6 @@ struct kiw_mr {
 	u32		offset;
 	int		access;
 	u32		stag;
-	bool		lent;
 };
 
 static inline struct kiw_mr *to_kiw_mr(struct ib_mr *ibmr)
@@ -77,23 +75,7 @@ enum kiw_mr_fault kiw_mr_find(struct kiw_device *dev, const struct ib_pd *pd, u3
 			      u64 addr, u32 len, struct kiw_mr **mr);
 
 /**
- * kiw_mr_page() - the longest run of octets at an address that lies in one page
- * @mr: region from kiw_mr_find()
- * @addr: within the checked range
- * @len: octets wanted
- * @bv: where it is; no reference is taken
- */
-static inline void kiw_mr_page(const struct kiw_mr *mr, u64 addr, u32 len, struct bio_vec *bv)
-{
-	u64 off = addr - mr->iova + mr->offset;
-	u32 in_page = off & ~PAGE_MASK;
-
-	bvec_set_page(bv, mr->pages[off >> PAGE_SHIFT], min_t(u32, len, PAGE_SIZE - in_page),
-		      in_page);
-}
-
-/**
- * kiw_mr_chunk() - the same run, to be copied from or to
+ * kiw_mr_chunk() - the longest run of octets at an address that lies in one page
  * @mr: region from kiw_mr_find()
  * @addr: within the checked range
  * @len: in: octets wanted, out: octets in this page
@@ -102,11 +84,11 @@ static inline void kiw_mr_page(const struct kiw_mr *mr, u64 addr, u32 len, struc
  */
 static inline void *kiw_mr_chunk(const struct kiw_mr *mr, u64 addr, u32 *len)
 {
-	struct bio_vec bv;
+	u64 off = addr - mr->iova + mr->offset;
+	u32 in_page = off & ~PAGE_MASK;
 
-	kiw_mr_page(mr, addr, *len, &bv);
-	*len = bv.bv_len;
-	return kmap_local_page(bv.bv_page) + bv.bv_offset;
+	*len = min_t(u32, *len, PAGE_SIZE - in_page);
+	return kmap_local_page(mr->pages[off >> PAGE_SHIFT]) + in_page;
 }
 
 struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access);

@@ -156,7 +156,6 @@ static void give(struct placer *p, struct kiw_stream *s)
 {
 	kiw_stat_inc(&s->dev->stats, KIW_STAT_STEERS);
 	s->place.queued = true;
-	WRITE_ONCE(s->zcopy->elsewhere, true);
 	kref_get(&s->ref);
 	enlist(p, s);
 	kiw_helper_wake(&p->helper);
@@ -326,7 +325,6 @@ static void serve(struct placer *p, struct kiw_stream *s)
 	s->place.queued = again;
 	s->place.gave_way = again && wanted ? p : NULL;
 	s->place.served = false;
-	WRITE_ONCE(s->zcopy->elsewhere, again);
 	kiw_stream_unlock_settled(s, more && !again);
 	if (!again)
 		kiw_stream_put(s);

@@ -333,7 +333,6 @@ static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_
 		return qp->state == KIW_QP_RTS ? 0 : -EINVAL;
 	case IB_QPS_SQD:
 		/* What was posted before is to be sent before, even if no doorbell rang. */
-		s->tx.hurry = true;
 		kiw_stream_settle(s);
 		if (qp->state == KIW_QP_RTS)
 			kiw_sq_rest(qp);

@@ -17,7 +17,6 @@
  */
 #include "stream.h"
 
-#include <linux/prefetch.h>
 #include <linux/tcp.h>
 #include <linux/workqueue.h>
 #include <net/tcp.h>
@@ -86,8 +85,6 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
 		s->ended = true;
 		kiw_ep_notify(s->ep, KIW_EP_ENDED);
 	}
-	if (step.actions & ~s->todo & KIW_ACT_FLUSH_SQ)
-		s->flush_by = jiffies + KIW_ZCOPY_PATIENCE;
 	s->todo |= step.actions & (KIW_ACT_SEND_FIN | KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ |
 				   KIW_ACT_ASYNC);
 	return true;
@@ -143,20 +140,16 @@ static bool announces_little(const struct sock *sk)
 static void stream_receive(struct kiw_stream *s, bool backlog)
 {
 	struct sock *sk = s->sk;
-	bool lost;
 
 	s->rx_more = false;
-	lost = !kiw_zcopy_place(s);
-	s->rx.stopped |= lost;
 	kiw_rx_pump(s);
-	kiw_zcopy_placed(s, kiw_stream_received(s));
 	if (backlog && s->rx.taken && announces_little(sk)) {
 		s->rx_more = true;
 		kiw_stream_kick(s);
 	} else {
 		kiw_rx_done(s);
 	}
-	if (sk->sk_err || lost) {
+	if (sk->sk_err) {
 		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
 			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
 		kiw_stream_event(s, KIW_EV_LLP_LOST);
@@ -205,23 +198,11 @@ static void send_fin(struct kiw_stream *s)
 
 static void stream_flush(struct kiw_stream *s)
 {
-	if (s->todo & KIW_ACT_FLUSH_SQ) {
-		kiw_zcopy_revoke(s);
+	if (s->todo & KIW_ACT_FLUSH_SQ)
 		kiw_sq_flush(s->qp);
-	}
 	if (s->todo & KIW_ACT_FLUSH_RQ)
 		kiw_rq_flush(s->qp, &s->rx);
 	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ);
-}
-
-/* May send requests be flushed, or does the peer still read their buffers, as it soon won't? */
-static bool flush_ready(struct kiw_stream *s)
-{
-	if (!(s->todo & KIW_ACT_FLUSH_SQ) || kiw_zcopy_returned(s) ||
-	    time_after(jiffies, s->flush_by))
-		return true;
-	stream_queue(s, 1);
-	return false;
 }
 
 /* One round of all that is due. Return: whether there is more. */
@@ -234,20 +215,17 @@ static bool settle_round(struct kiw_stream *s, int batches)
 		stream_receive(s, false);
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);
-	kiw_tx_settle(s);
 	if ((s->todo & KIW_ACT_SEND_FIN) && !kiw_tx_pending(s)) {
 		s->todo &= ~KIW_ACT_SEND_FIN;
 		send_fin(s);
 	}
-	if (s->fin_sent && s->fin_received && kiw_zcopy_returned(s) &&
+	if (s->fin_sent && s->fin_received &&
 	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
-	if (flush_ready(s)) {
-		stream_flush(s);
-		if (s->todo & KIW_ACT_ASYNC) {
-			s->todo &= ~KIW_ACT_ASYNC;
-			raise_async(s);
-		}
+	stream_flush(s);
+	if (s->todo & KIW_ACT_ASYNC) {
+		s->todo &= ~KIW_ACT_ASYNC;
+		raise_async(s);
 	}
 	return more || (s->rx_more && !left);
 }
@@ -270,24 +248,10 @@ void kiw_stream_lock(struct kiw_stream *s)
 	kiw_place_begin(s);
 }
 
-static void fetch_sock(const struct sock *sk)
-{
-	kiw_fetch_to_write(sk, sizeof(struct tcp_sock));
-}
-
 void kiw_stream_lock_to_send(struct kiw_stream *s)
 {
-	const struct kiw_stream *peer;
-
-	fetch_sock(s->sk);
+	kiw_fetch_to_write(s->sk, sizeof(struct tcp_sock));
 	kiw_stream_lock(s);
-	rcu_read_lock();
-	peer = kiw_zcopy_peer_stream(s);
-	if (peer) {
-		prefetchw(&peer->ref);
-		fetch_sock(peer->sk);
-	}
-	rcu_read_unlock();
 }
 
 bool kiw_stream_wanted(const struct kiw_stream *s)
@@ -374,13 +338,12 @@ static void callback_end(struct kiw_stream *s)
 	bool due = s->due;
 
 	s->due = false;
-	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS && !kiw_drain_instead(s)) {
+	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS) {
 		due = kiw_tx_run(s, CALLBACK_BATCHES);
 		/* The next ACK may come before the work finds a processor. */
 		if (due)
 			set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
 	}
-	kiw_tx_settle(s);
 	due |= s->due;
 	s->sk->sk_allocation = GFP_KERNEL;
 	s->busy = false;
@@ -462,7 +425,6 @@ static void stream_free(struct kref *ref)
 	struct kiw_stream *s = container_of(ref, struct kiw_stream, ref);
 
 	kiw_tx_free(&s->tx);
-	kiw_zcopy_put(s->zcopy);
 	sock_put(s->sk);
 	kfree_rcu(s, rcu);
 }
@@ -497,14 +459,8 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 		return NULL;
 	s->tx.sge = s->sge;
 	s->rx.recv_sge = s->sge + qp->max_send_sge;
-	s->zcopy = kiw_zcopy_alloc();
-	if (!s->zcopy) {
-		kfree(s);
-		return NULL;
-	}
 	if (kiw_tx_init(&s->tx, neg->ord, neg->ird, qp->max_send_sge, (void *)s + need,
 			size - need)) {
-		kiw_zcopy_put(s->zcopy);
 		kfree(s);
 		return NULL;
 	}
@@ -571,14 +527,12 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	qp->ord = neg->ord;
 	s->tx.sent_index = qp->sq.next;
 	s->tx.batch_index = qp->sq.next;
-	s->tx.done_index = qp->sq.next;
 	s->rx.recv_posted = qp->rq.next;
 	s->qp = qp;
 	s->ep = ep;
 	kiw_ep_get(ep);
 	kref_get(&s->ref);
 	rcu_assign_pointer(qp->stream, s);
-	kiw_zcopy_join(s, tcp_sk(sk)->write_seq, s->rx.origin);
 	stream_hook(s);
 	/* What came in before the callbacks were ours. */
 	stream_receive(s, false);
@@ -590,8 +544,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 /* The QP leaves the stream: bring it to the state that it keeps. */
 static void stream_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool orderly)
 {
-	kiw_tx_settle(s);
-	if (!orderly || qp->state == KIW_QP_TERMINATE || !kiw_zcopy_returned(s))
+	if (!orderly || qp->state == KIW_QP_TERMINATE)
 		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
 	else
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
@@ -624,7 +577,6 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 		kiw_rx_done(s);
 		stream_unhook(s);
 		stream_detach_qp(s, qp, orderly);
-		kiw_zcopy_leave(s);
 		ep = s->ep;
 		s->ep = NULL;
 	}

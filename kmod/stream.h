@@ -20,7 +20,6 @@
 #include "qp.h"
 #include "rx.h"
 #include "tx.h"
-#include "zcopy.h"
 #include "proto/mpa.h"
 
 struct kiw_ep;
@@ -30,7 +29,6 @@ struct kiw_ep;
  * @sk: the connection's socket, reference held; the struct socket stays the endpoint's
  * @dev: device
  * @qp: attached QP, or NULL once the stream was stopped
- * @zcopy: sending without a copy
  * @ep: endpoint to notify, reference held, or NULL once the stream was stopped
  * @neg: what the MPA start-up agreed on
  * @ref: references
@@ -47,14 +45,13 @@ struct kiw_ep;
  * @rx: receive side
  * @tx: transmit side
  * @drain: sending by a drainer
- * @flush_by: when requests are flushed even if the peer still places them, jiffies
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
  *	reference while queued.
  * @saved_data_ready: the socket's own callbacks
  * @saved_state_change:
  * @saved_write_space:
- * @rcu: kiw_stream_of() looks before it holds a reference, a peer in this kernel without one
+ * @rcu: kiw_stream_of() looks before it holds a reference
  * @sge: for tx.sge and rx.recv_sge
  *
  * What hardly ever changes, what whoever has the lock writes, and what belongs to one direction
@@ -64,7 +61,6 @@ struct kiw_stream {
 	struct sock		*sk;
 	struct kiw_device	*dev;
 	struct kiw_qp		*qp;
-	struct kiw_zcopy	*zcopy;
 	struct kiw_ep		*ep;
 	struct kiw_mpa_result	neg;
 
@@ -84,7 +80,6 @@ struct kiw_stream {
 	struct kiw_tx		tx ____cacheline_aligned_in_smp;
 	struct kiw_drain	drain;
 
-	unsigned long		flush_by;
 	enum ib_event_type	async;
 	struct delayed_work	work;
 	void			(*saved_data_ready)(struct sock *sk);
@@ -153,8 +148,8 @@ void kiw_stream_lock(struct kiw_stream *s);
 /**
  * kiw_stream_lock_to_send() - the same, for who is about to send little
  *
- * What comes in changes the socket on another processor, and so does what a peer in the same kernel
- * sends. TCP would wait for one cache line after the other: here they are asked for all at once.
+ * What comes in changes the socket on another CPU. TCP would wait for one cache line after the
+ * other: here they are asked for all at once.
  */
 void kiw_stream_lock_to_send(struct kiw_stream *s);
 

@@ -5,8 +5,7 @@
  * a whole batch in one call, without another copy where it can splice. Markers are put between the
  * octets while these are copied.
  *
- * A request completes when TCP has taken its last FPDU: its buffers were free before that. Where
- * the payload isn't copied, it completes when the peer has placed it, see zcopy.h.
+ * A request completes when TCP has taken its last FPDU: its buffers were free before that.
  */
 #include <linux/log2.h>
 #include <linux/rcupdate.h>
@@ -18,10 +17,6 @@
 #include "wq.h"
 #include "proto/crc.h"
 #include "proto/fpdu.h"
-
-/* What TCP may hold of copies for a peer in the same kernel, octets; and how near that is, us. */
-#define TX_NEAR		(1 << 20)
-#define TX_NEAR_RTT	1000
 
 /* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read. */
 #define TX_LARGE 32768
@@ -116,9 +111,7 @@ struct fpdu {
 	u32			ulpdu_len;
 	u32			pieces;		/* of the batch before it, */
 	u32			last_len;	/* octets in the last of them, */
-	u32			batch_len;	/* in all, */
-	u32			batch_copied;	/* and of these in memory of ours */
-	u32			lent;		/* octets of the stream up to the last lent */
+	u32			batch_len;	/* and in all */
 };
 
 static void fpdu_grow(struct fpdu *f, u32 n)
@@ -136,7 +129,6 @@ static void fpdu_grow(struct fpdu *f, u32 n)
 	}
 	frag->offset += n;
 	tx->batch_len += n;
-	tx->batch_copied += n;
 }
 
 /* Append @n octets of the wire, which nobody else can change, in one run. */
@@ -214,8 +206,6 @@ static int fpdu_begin(struct fpdu *f, struct kiw_stream *s, const void *hdr, u32
 	f->pieces = tx->pieces;
 	f->last_len = tx->pieces ? tx->mem.piece[tx->pieces - 1].bv_len : 0;
 	f->batch_len = tx->batch_len;
-	f->batch_copied = tx->batch_copied;
-	f->lent = s->zcopy->lent;
 
 	put_unaligned_be16(f->ulpdu_len, buf);
 	memcpy(buf + KIW_FPDU_LEN_SIZE, hdr, hdr_len);
@@ -253,43 +243,6 @@ static void fpdu_undo(struct fpdu *f)
 	if (tx->pieces)
 		tx->mem.piece[tx->pieces - 1].bv_len = f->last_len;
 	tx->batch_len = f->batch_len;
-	tx->batch_copied = f->batch_copied;
-	WRITE_ONCE(f->s->zcopy->lent, f->lent);
-}
-
-/*
- * Append @n octets of a region as the pages that they are in. They are waited for before the region
- * is gone, and those of a request, @access is 0, before it completes, too. There is room for the
- * FPDU's end first, so that it is hardly ever undone.
- */
-static int fpdu_lend_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n,
-			    enum kiw_mr_fault *fault)
-{
-	struct kiw_stream *s = f->s;
-	struct kiw_tx *tx = &s->tx;
-	struct bio_vec *bv;
-	struct kiw_mr *mr;
-
-	if (!skb_page_frag_refill(FPDU_TAIL_MAX, &tx->mem.frag, s->sk->sk_allocation))
-		return -ENOMEM;
-	rcu_read_lock();
-	*fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
-	if (*fault) {
-		rcu_read_unlock();
-		return -EFAULT;
-	}
-	for (; n; n -= bv->bv_len, addr += bv->bv_len) {
-		bv = &tx->mem.piece[tx->pieces++];
-		kiw_mr_page(mr, addr, n, bv);
-		get_page(bv->bv_page);
-		tx->batch_len += bv->bv_len;
-	}
-	WRITE_ONCE(mr->lent, true);
-	kiw_zcopy_lend(s, tx->offset + tx->batch_len - f->batch_len);
-	rcu_read_unlock();
-	if (!access)
-		tx->lent = true;
-	return 0;
 }
 
 /* Append @n octets of a region. The look-up is good for one read-side section only. */
@@ -325,15 +278,6 @@ static int fpdu_put_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n
 	return 0;
 }
 
-/* Append @n octets of a region. Where the peer can be asked, a copy costs more if they are many. */
-static int fpdu_put_payload(struct fpdu *f, u32 stag, int access, u64 addr, u32 n,
-			    enum kiw_mr_fault *fault)
-{
-	if (n >= KIW_ZCOPY_MIN && kiw_zcopy_possible(f->s))
-		return fpdu_lend_region(f, stag, access, addr, n, fault);
-	return fpdu_put_region(f, stag, access, addr, n, fault);
-}
-
 /* Append @n octets of the request under way, from @off. */
 static int fpdu_put_request(struct fpdu *f, u32 off, u32 n, enum kiw_mr_fault *fault)
 {
@@ -349,7 +293,7 @@ static int fpdu_put_request(struct fpdu *f, u32 off, u32 n, enum kiw_mr_fault *f
 			continue;
 		}
 		part = min(n, tx->sge[i].length - off);
-		ret = fpdu_put_payload(f, tx->sge[i].lkey, 0, tx->sge[i].addr + off, part, fault);
+		ret = fpdu_put_region(f, tx->sge[i].lkey, 0, tx->sge[i].addr + off, part, fault);
 		if (ret)
 			return ret;
 		off = 0;
@@ -517,8 +461,8 @@ static int put_response(struct kiw_stream *s)
 			 irq->sink_to + tx->off);
 	ret = fpdu_begin(&f, s, hdr, sizeof(hdr), n);
 	if (!ret)
-		ret = fpdu_put_payload(&f, irq->src_stag, IB_ACCESS_REMOTE_READ,
-				       irq->src_to + tx->off, n, &fault);
+		ret = fpdu_put_region(&f, irq->src_stag, IB_ACCESS_REMOTE_READ,
+				      irq->src_to + tx->off, n, &fault);
 	if (!ret)
 		ret = fpdu_end(&f);
 	if (ret) {
@@ -662,66 +606,39 @@ static int put_next(struct kiw_stream *s)
 }
 
 /* May it be longer, and is there room for the longest FPDU, even if memory is in single pages? */
-static bool batch_open(const struct kiw_tx *tx, int budget)
+static bool batch_open(const struct kiw_tx *tx)
 {
-	return tx->batch_copied < KIW_TX_BATCH &&
-	       tx->batch_len < min(budget * KIW_TX_BATCH, KIW_TX_BATCH_LENT) &&
-	       tx->pieces <= KIW_TX_PIECES - KIW_FPDU_PIECES;
+	return tx->batch_len < KIW_TX_BATCH && tx->pieces <= KIW_TX_PIECES - KIW_FPDU_PIECES;
 }
 
-/* The buffers of requests before @index are free. */
-static void requests_done(struct kiw_stream *s, u32 index)
+/*
+ * TCP has all of the requests before @index. A Read among them completes when it is answered; an
+ * answer may even have come before this, so that the Read's slot is another request's already.
+ */
+static void requests_sent(struct kiw_stream *s, u32 index)
 {
 	struct kiw_tx *tx = &s->tx;
 
-	for (; tx->done_index != index; tx->done_index++) {
-		struct kiw_swr *swr = kiw_swr(s->qp, tx->done_index);
+	for (; tx->sent_index != index; tx->sent_index++) {
+		struct kiw_swr *swr = kiw_swr(s->qp, tx->sent_index);
 
-		if (swr->op != KIW_WR_READ)
+		if ((s32)(tx->sent_index - s->qp->sq.done) >= 0 && swr->op != KIW_WR_READ)
 			swr->done = true;
 	}
 	if (!kiw_sq_complete(s->qp))
 		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 }
 
-static void requests_reap(struct kiw_stream *s)
-{
-	u32 index;
-
-	if (kiw_zcopy_ready(s, &index))
-		requests_done(s, index);
-}
-
-void kiw_tx_settle(struct kiw_stream *s)
-{
-	requests_reap(s);
-	/* A drainer looks again by itself. */
-	if (!s->drain.on && kiw_zcopy_await(s))
-		requests_reap(s);
-}
-
-/* TCP has the whole batch: what ends in it is done, unless its buffers are lent. */
+/* TCP has the whole batch: the requests that end in it are done. */
 static void batch_done(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
-	bool held;
 
 	pieces_drop(tx, 0);
 	tx->batch_len = 0;
-	tx->batch_copied = 0;
 	tx->batch_sent = 0;
-	if (tx->sent_index == tx->batch_index)
-		return;
-	held = tx->lent || tx->done_index != tx->sent_index;
-	tx->sent_index = tx->batch_index;
-	if (!tx->sending)
-		tx->lent = false;
-	if (!held) {
-		requests_done(s, tx->sent_index);
-		return;
-	}
-	kiw_zcopy_hold(s, tx->sent_index, tx->offset);
-	requests_reap(s);
+	if (tx->sent_index != tx->batch_index)
+		requests_sent(s, tx->batch_index);
 }
 
 /* Hand TCP what is left of the batch. -EINTR: it took a part. */
@@ -743,36 +660,17 @@ static int batch_push(struct kiw_stream *s)
 	return tx->batch_sent == tx->batch_len ? 0 : -EINTR;
 }
 
-/*
- * Copies for a peer in the same kernel go from one processor's cache to the other's. Were more of
- * them under way than stay in there, both would wait for memory.
- */
-static bool enough_near(const struct kiw_stream *s)
-{
-	const struct sock *sk = s->sk;
-
-	return sk->sk_wmem_queued >= TX_NEAR && !s->tx.hurry && kiw_zcopy_near(s) &&
-	       !kiw_zcopy_possible(s) && tcp_min_rtt(tcp_sk(sk)) <= TX_NEAR_RTT;
-}
-
 static bool tx_run(struct kiw_stream *s, int budget)
 {
 	struct kiw_tx *tx = &s->tx;
-	int ret, err, spent;
+	int ret, err;
 
 	if (!tx->stopped && !s->drain.on)
 		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
-	for (; budget > 0; budget -= spent) {
-		if (!tx->batch_len && enough_near(s)) {
-			/* The write-space callback takes over, as if TCP had no room. */
-			set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
-			return false;
-		}
+	for (; budget > 0; budget--) {
 		ret = 1;
-		while (ret > 0 && !tx->batch_sent && batch_open(tx, budget))
+		while (ret > 0 && !tx->batch_sent && batch_open(tx))
 			ret = put_next(s);
-		/* It counts for as many as it is long. */
-		spent = max(1, (tx->batch_len - tx->batch_sent) / KIW_TX_BATCH);
 		if (tx->batch_sent < tx->batch_len) {
 			err = batch_push(s);
 			if (err == -EAGAIN) {	/* the write-space callback takes over */

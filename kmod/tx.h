@@ -14,19 +14,12 @@
 
 struct kiw_stream;
 
-/*
- * Octets after which a batch is handed to TCP, the last FPDU may exceed it: those copied for it, as
- * long as they are hot; and all, where most are pages that TCP only has to be told of.
- */
+/* Octets after which a batch is handed to TCP, while they are hot; the last FPDU may exceed it. */
 #define KIW_TX_BATCH	131072
-#define KIW_TX_BATCH_LENT	(4 * KIW_TX_BATCH)
-/*
- * Pieces of the longest FPDU: its pages, and for each buffer one more at either end; header and
- * trailer, each of which may be cut by the end of our memory
- */
-#define KIW_FPDU_PIECES	(65536 / 4096 + 2 * KIW_MAX_SGE + 4)
-/* Pieces of a batch: one more is begun as long as the longest finds room. */
-#define KIW_TX_PIECES	(KIW_FPDU_PIECES + KIW_TX_BATCH_LENT / 4096 + 16)
+/* Pieces of the longest FPDU in single pages; header and trailer may be cut by a page's end. */
+#define KIW_FPDU_PIECES	(65536 / 4096 + 4)
+/* Pieces of a batch: one more FPDU is begun as long as the longest finds room. */
+#define KIW_TX_PIECES	(KIW_FPDU_PIECES + KIW_TX_BATCH / 4096 + 16)
 
 /**
  * struct kiw_orq - an outbound Read that has not been answered
@@ -66,7 +59,6 @@ struct kiw_spare {
  * @sending: the message under way is @wqe
  * @resp_turn: the next message is a Read Response, if there is one
  * @starved: the last run ended for want of memory
- * @hurry: what is posted goes out at once, as far as TCP has room
  * @rtr: KIW_RTR_* to be sent before anything else, or 0
  * @msn_send: next number on QN 0
  * @msn_read: next number on QN 1
@@ -89,12 +81,9 @@ struct kiw_spare {
  * @mem: what the batch lies in; only while kiw_tx_run() is running, or has left a part of it
  * @pieces: of the batch; each holds a reference to its page
  * @batch_len: octets in the batch
- * @batch_copied: of them, those in memory of ours
  * @batch_sent: octets that TCP took
- * @lent: pages of users are in the batch, or in an earlier one with a part of the message under way
  * @batch_index: send requests before this are wholly in the batch or earlier ones
  * @sent_index: send requests before this are wholly with TCP
- * @done_index: and their buffers free
  */
 struct kiw_tx {
 	bool			gate;
@@ -104,7 +93,6 @@ struct kiw_tx {
 	bool			taken;
 	bool			resp_turn;
 	bool			starved;
-	bool			hurry;
 	bool			irq_apart;
 	u8			rtr;
 	u32			msn_send;
@@ -134,12 +122,9 @@ struct kiw_tx {
 	struct kiw_spare	mem;
 	u32			pieces;
 	u32			batch_len;
-	u32			batch_copied;
 	u32			batch_sent;
-	bool			lent;
 	u32			batch_index;
 	u32			sent_index;
-	u32			done_index;
 };
 
 /**
@@ -161,7 +146,7 @@ void kiw_tx_free(struct kiw_tx *tx);
 /**
  * kiw_tx_run() - send what may be sent
  * @s: stream; socket lock held, as owner or by TCP in softirq
- * @budget: times KIW_TX_BATCH octets to send at most, or as many batches
+ * @budget: batches to hand to TCP at most
  *
  * Return: true when it stopped before it was through and wants to be called again: memory was
  * short, or it had its share. After a full socket the write-space callback takes over.
@@ -179,9 +164,6 @@ bool kiw_tx_more(const struct kiw_stream *s);
 
 /** kiw_tx_unfinished() - has anything yet to be given to TCP or to be answered; socket lock held */
 bool kiw_tx_unfinished(const struct kiw_stream *s);
-
-/** kiw_tx_settle() - complete requests whose buffers the peer is through with; socket lock held */
-void kiw_tx_settle(struct kiw_stream *s);
 
 static inline struct kiw_orq *kiw_orq_slot(const struct kiw_tx *tx, u32 index)
 {
