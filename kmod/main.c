@@ -4,8 +4,6 @@
 
 #include "cm.h"
 #include "device.h"
-#include "drain.h"
-#include "place.h"
 #include "stream.h"
 
 static int __init kiw_init(void)
@@ -15,8 +13,6 @@ static int __init kiw_init(void)
 	err = kiw_stream_init();
 	if (err)
 		return err;
-	kiw_drain_init();
-	kiw_place_init();
 	err = kiw_cm_init();
 	if (err)
 		goto err_stream;
@@ -28,8 +24,6 @@ static int __init kiw_init(void)
 err_cm:
 	kiw_cm_exit();
 err_stream:
-	kiw_place_exit();
-	kiw_drain_exit();
 	kiw_stream_exit();
 	return err;
 }
@@ -46,9 +40,8 @@ err_stream:
  * down as well.
  *
  * Released: endpoints were all that could have work, timers or socket callbacks pending, and
- * kiw_cm_exit() drains the work queue whose last item dropped the last of them. Helpers and works
- * of streams hold references to theirs; kiw_place_exit(), kiw_drain_exit() and kiw_stream_exit()
- * wait for those still on their way out. Pages of rings that are still mapped belong to the mapping
+ * kiw_cm_exit() drains the work queue whose last item dropped the last of them. Works of streams hold
+ * references to theirs; kiw_stream_exit() waits for those still on their way out. Pages of rings that are still mapped belong to the mapping
  * and need no code of ours. There are no RCU callbacks: whoever waits for a grace period does it
  * in place.
  */
@@ -56,8 +49,6 @@ static void __exit kiw_exit(void)
 {
 	kiw_device_exit();
 	kiw_cm_exit();
-	kiw_place_exit();
-	kiw_drain_exit();
 	kiw_stream_exit();
 }
 

@@ -457,9 +457,6 @@ static int sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
 	case KIW_QP_ERROR:
 		s->todo |= KIW_ACT_FLUSH_SQ;
 		return 0;
-	case KIW_QP_RTS:
-		kiw_drain_rung(s);
-		return 0;
 	default:
 		return 0;
 	}
@@ -484,8 +481,6 @@ static int doorbell(struct kiw_qp *qp, bool send)
 				s->todo |= KIW_ACT_FLUSH_RQ;
 			kiw_stream_unlock(s);
 			kiw_stream_put(s);
-			if (send)
-				kiw_drain_pause();
 			return ret;
 		}
 		kiw_stream_unlock(s);

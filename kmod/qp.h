@@ -7,7 +7,6 @@
  *   socket lock         of the stream: all of kiw_qp.sq, .rq, .state while it is attached, and
  *                       all of struct kiw_stream; taken as owner in process context, as
  *                       bh_lock_sock by TCP when it calls back
- *   kiw_helper.lock     streams that are handed to a drainer or placer
  *   kiw_cq.lock         one completion queue
  * "The QP is held" below means: socket lock if a stream is attached, else the mutex.
  *

@@ -305,7 +305,6 @@ static void end_read_req(struct kiw_stream *s)
 
 	kiw_seq_advance(&s->rx.seq[KIW_QN_READ], &s->rx.seg);
 	tx->irq[tx->irq_tail++ % tx->irq_size] = s->rx.seg.rreq;
-	s->place.requests += kiw_fpdu_len(KIW_RREQ_LEN);
 	kiw_stream_kick(s);
 }
 
@@ -338,8 +337,6 @@ static void end_terminate(struct kiw_stream *s)
 
 enum kiw_err kiw_rdmap_end(struct kiw_stream *s)
 {
-	if (s->rx.seg.op != KIW_OP_READ_RESP && s->rx.seg.op != KIW_OP_READ_REQ)
-		kiw_drain_heard(&s->drain);
 	switch (s->rx.seg.op) {
 	case KIW_OP_WRITE:
 		return KIW_OK;

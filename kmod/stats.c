@@ -16,8 +16,6 @@ static const struct rdma_stat_desc kiw_stat_names[KIW_STAT_NUM] = {
 	[KIW_STAT_TERM_RECEIVED].name	= "terminates_received",
 	[KIW_STAT_LLP_LOST].name	= "connections_lost",
 	[KIW_STAT_CQ_OVERFLOWS].name	= "cq_overflows",
-	[KIW_STAT_DRAINS].name		= "drains",
-	[KIW_STAT_STEERS].name		= "steers",
 	[KIW_STAT_RING_ERRORS].name	= "ring_errors",
 };
 

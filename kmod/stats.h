@@ -22,8 +22,6 @@ enum kiw_stat {
 	KIW_STAT_TERM_RECEIVED,
 	KIW_STAT_LLP_LOST,		/* streams reset, timed out, or closed too early */
 	KIW_STAT_CQ_OVERFLOWS,
-	KIW_STAT_DRAINS,		/* times that a send queue was handed to a drainer */
-	KIW_STAT_STEERS,		/* times that a placer was given what had arrived */
 	KIW_STAT_RING_ERRORS,		/* QPs whose mapped rings held nonsense */
 	KIW_STAT_NUM
 };

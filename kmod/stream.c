@@ -11,8 +11,8 @@
  * the callbacks back and clears sk_user_data, so that no callback finds the stream; it clears
  * qp->stream, so that no doorbell does; and it clears s->ep, so that the endpoint isn't notified.
  * Then it waits for the work, which is the only one left that had been told before. Released: what
- * remains are references that a doorbell took a moment ago, or that a helper has; each of them
- * finds s->qp cleared under the socket lock and lets go. The last one frees the memory; the
+ * remains are references that a doorbell took a moment ago; each of them finds s->qp cleared under
+ * the socket lock and lets go. The last one frees the memory; the
  * socket's memory is held by sock_hold() until then.
  */
 #include "stream.h"
@@ -48,15 +48,10 @@ static void stream_queue(struct kiw_stream *s, unsigned long delay)
 		kiw_stream_put(s);	/* never the last: the caller has one */
 }
 
-void kiw_stream_wake(struct kiw_stream *s)
-{
-	stream_queue(s, 0);
-}
-
 void kiw_stream_kick(struct kiw_stream *s)
 {
 	s->due = true;
-	if (!s->busy && !s->drain.on)
+	if (!s->busy)
 		stream_queue(s, 0);
 }
 
@@ -208,10 +203,10 @@ static void stream_flush(struct kiw_stream *s)
 /* One round of all that is due. Return: whether there is more. */
 static bool settle_round(struct kiw_stream *s, int batches)
 {
-	bool left = kiw_place_pending(&s->place), more = false;
+	bool more = false;
 
 	s->due = false;
-	if (s->rx_more && !left)
+	if (s->rx_more)
 		stream_receive(s, false);
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);
@@ -227,10 +222,9 @@ static bool settle_round(struct kiw_stream *s, int batches)
 		s->todo &= ~KIW_ACT_ASYNC;
 		raise_async(s);
 	}
-	return more || (s->rx_more && !left);
+	return more || s->rx_more;
 }
 
-/* Not a fair lock: see kiw_stream_wanted(). */
 static void own(struct kiw_stream *s)
 {
 	atomic_inc(&s->waiting);
@@ -245,7 +239,6 @@ void kiw_stream_lock(struct kiw_stream *s)
 	own(s);
 	s->busy = true;
 	s->turn = kiw_stream_received(s);
-	kiw_place_begin(s);
 }
 
 void kiw_stream_lock_to_send(struct kiw_stream *s)
@@ -254,14 +247,19 @@ void kiw_stream_lock_to_send(struct kiw_stream *s)
 	kiw_stream_lock(s);
 }
 
-bool kiw_stream_wanted(const struct kiw_stream *s)
+/* The socket lock is not fair. A loop that retakes it must yield to waiters, or they starve. */
+static bool stream_wanted(const struct kiw_stream *s)
 {
 	return atomic_read(&s->waiting) > 0;
 }
 
-bool kiw_stream_turn_over(const struct kiw_stream *s)
+/*
+ * The owner places the backlog, which may grow as fast as it is placed: after a turn, or when others
+ * want the lock, the rest stays with TCP, whose window then ends it.
+ */
+static bool turn_over(const struct kiw_stream *s)
 {
-	return kiw_stream_wanted(s) || kiw_stream_received(s) - s->turn >= STREAM_TURN;
+	return stream_wanted(s) || kiw_stream_received(s) - s->turn >= STREAM_TURN;
 }
 
 /*
@@ -275,7 +273,7 @@ bool kiw_stream_settle(struct kiw_stream *s)
 
 	while (s->qp) {
 		more = settle_round(s, SETTLE_BATCHES);
-		if (kiw_stream_turn_over(s))
+		if (turn_over(s))
 			rounds = 1;
 		if (!--rounds || (!sk_flush_backlog(s->sk) && !more))
 			break;
@@ -283,28 +281,37 @@ bool kiw_stream_settle(struct kiw_stream *s)
 	return s->qp && (more || !rounds);
 }
 
-void kiw_stream_unlock_settled(struct kiw_stream *s, bool more)
-{
-	s->busy = false;
-	if (s->qp && more && (s->tx.starved || !kiw_place_rest(s)) && !s->drain.on)
-		stream_queue(s, s->tx.starved);
-	release_sock(s->sk);
-}
-
 void kiw_stream_unlock(struct kiw_stream *s)
 {
 	bool more = kiw_stream_settle(s);
 
-	kiw_place_end(s);
-	kiw_place_resume(s);
-	kiw_stream_unlock_settled(s, more);
+	s->busy = false;
+	if (s->qp && more)
+		stream_queue(s, s->tx.starved);
+	release_sock(s->sk);
 }
 
+/* Does a thread have the socket, which may itself wait for a CPU? */
+static bool stream_owned(const struct kiw_stream *s)
+{
+	bool owned;
+
+	local_bh_disable();
+	bh_lock_sock(s->sk);
+	owned = sock_owned_by_user(s->sk);
+	bh_unlock_sock(s->sk);
+	local_bh_enable();
+	return owned;
+}
+
+/* Works of all users share a pool of threads: none of them sleeps until one user's thread lets go. */
 static void stream_work(struct work_struct *work)
 {
 	struct kiw_stream *s = stream_from(work);
 
-	if (!kiw_stream_wanted(s)) {
+	if (stream_owned(s)) {
+		stream_queue(s, 1);
+	} else if (!stream_wanted(s)) {
 		kiw_stream_lock(s);
 		kiw_stream_unlock(s);
 	}
@@ -347,7 +354,7 @@ static void callback_end(struct kiw_stream *s)
 	due |= s->due;
 	s->sk->sk_allocation = GFP_KERNEL;
 	s->busy = false;
-	if (due && !s->drain.on)
+	if (due)
 		stream_queue(s, 0);
 }
 
@@ -357,15 +364,10 @@ static void stream_data_ready(struct sock *sk)
 
 	rcu_read_lock();
 	s = stream_of_sk(sk);
-	if (s && kiw_place_elsewhere(s)) {
-		s->rx_more = true;
-	} else if (s && callback_begin(s)) {
-		s->turn = kiw_stream_received(s);
-		kiw_place_begin(s);
+	if (s && callback_begin(s)) {
 		stream_receive(s, false);
 		callback_end(s);
-		kiw_place_end(s);
-	} else if (s && kiw_stream_turn_over(s)) {
+	} else if (s && turn_over(s)) {
 		s->rx_more = true;
 		kiw_stream_kick(s);
 	} else if (s) {
@@ -470,7 +472,6 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->dev = qp->dev;
 	s->neg = *neg;
 	s->async = IB_EVENT_QP_FATAL;
-	s->drain.until = jiffies;
 	INIT_DELAYED_WORK(&s->work, stream_work);
 	s->tx.gate = first;
 	if (first && neg->p2p)
@@ -580,7 +581,6 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 		ep = s->ep;
 		s->ep = NULL;
 	}
-	kiw_place_resume(s);
 	release_sock(s->sk);
 	mutex_unlock(&qp->mutex);
 	kiw_qp_rem_ref(&qp->ibqp);

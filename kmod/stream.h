@@ -4,7 +4,7 @@
  * gate, and the orderly and the disorderly end.
  *
  * Everything in struct kiw_stream is protected by the socket lock. References: the endpoint that
- * started it, the QP while it is attached, whoever took one through the QP, a drainer and a placer.
+ * started it, the QP while it is attached, a caller that took one through the QP.
  */
 #ifndef KIWARP_STREAM_H
 #define KIWARP_STREAM_H
@@ -15,8 +15,6 @@
 #include <linux/tcp.h>
 #include <linux/workqueue.h>
 
-#include "drain.h"
-#include "place.h"
 #include "qp.h"
 #include "rx.h"
 #include "tx.h"
@@ -34,17 +32,15 @@ struct kiw_ep;
  * @ref: references
  * @waiting: so many are about to take the socket lock; atomic
  * @todo: KIW_ACT_* that were put off to process context
- * @turn: octets that had been received when the owner took the lock, or the callback began
+ * @turn: octets that had been received when the owner took the lock
  * @rx_more: the pump has to run again: its budget was used up, or TCP wasn't told of it all
  * @busy: whoever has the lock will settle before it lets go: no need for the work
  * @due: somebody asked for that meanwhile
  * @fin_sent: our direction is closed
  * @fin_received: the peer's direction is closed
  * @ended: the endpoint has been told that nothing more will come
- * @place: placing by a placer
  * @rx: receive side
  * @tx: transmit side
- * @drain: sending by a drainer
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
  *	reference while queued.
@@ -74,11 +70,9 @@ struct kiw_stream {
 	bool			fin_sent;
 	bool			fin_received;
 	bool			ended;
-	struct kiw_place	place;
 
 	struct kiw_rx		rx ____cacheline_aligned_in_smp;
 	struct kiw_tx		tx ____cacheline_aligned_in_smp;
-	struct kiw_drain	drain;
 
 	enum ib_event_type	async;
 	struct delayed_work	work;
@@ -146,34 +140,12 @@ static inline u32 kiw_stream_received(const struct kiw_stream *s)
 void kiw_stream_lock(struct kiw_stream *s);
 
 /**
- * kiw_stream_lock_to_send() - the same, for who is about to send little
+ * kiw_stream_lock_to_send() - the same, for a caller that is about to send little
  *
  * What comes in changes the socket on another CPU. TCP would wait for one cache line after the
  * other: here they are asked for all at once.
  */
 void kiw_stream_lock_to_send(struct kiw_stream *s);
-
-/**
- * kiw_stream_wanted() - is somebody about to take the socket lock?
- * @s: stream
- *
- * It isn't a fair lock: whoever takes it again and again has to leave it to them, who would hardly
- * ever get it otherwise. They settle what is due.
- *
- * Return: whether there is.
- */
-bool kiw_stream_wanted(const struct kiw_stream *s);
-
-/**
- * kiw_stream_turn_over() - has the owner of the socket placed enough?
- * @s: stream; the lock held by kiw_stream_lock()
- *
- * The owner places the backlog, and as fast as that grows it may never end. What isn't placed stays
- * with TCP, whose window then ends it.
- *
- * Return: whether it has, or others want the lock.
- */
-bool kiw_stream_turn_over(const struct kiw_stream *s);
 
 /**
  * kiw_stream_settle() - do all that is due
@@ -192,18 +164,8 @@ bool kiw_stream_settle(struct kiw_stream *s);
  */
 void kiw_stream_unlock(struct kiw_stream *s);
 
-/**
- * kiw_stream_unlock_settled() - drop the socket lock after kiw_stream_settle()
- * @s: stream locked by kiw_stream_lock()
- * @more: something is left, for the stream's work, unless a drainer looks after it
- */
-void kiw_stream_unlock_settled(struct kiw_stream *s, bool more);
-
 /** kiw_stream_kick() - have somebody do what is due soon; socket lock held, any context */
 void kiw_stream_kick(struct kiw_stream *s);
-
-/** kiw_stream_wake() - have the work look; caller has a reference, any context, no lock needed */
-void kiw_stream_wake(struct kiw_stream *s);
 
 int kiw_stream_init(void);
 void kiw_stream_exit(void);

@@ -665,7 +665,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 	struct kiw_tx *tx = &s->tx;
 	int ret, err;
 
-	if (!tx->stopped && !s->drain.on)
+	if (!tx->stopped)
 		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
 	for (; budget > 0; budget--) {
 		ret = 1;
@@ -689,7 +689,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 			tx->starved = true;
 			return true;
 		}
-		if (tx->taken || !tx->gate || tx->stopped || s->drain.on)
+		if (tx->taken || !tx->gate || tx->stopped)
 			return false;	/* there will be a reason to look again */
 		if (!kiw_sq_rest(s->qp))
 			return false;

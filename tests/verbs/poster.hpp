@@ -1,27 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// A process that posts and posts, until one of the module's helpers takes a part of the work.
+// A process that posts without a pause.
 #pragma once
 
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
-#include <string>
 
 #include "connection.hpp"
 
 namespace vt {
-
-/// A counter of a device.
-inline std::uint64_t counter(ibv_context *context, const std::string &name)
-{
-	std::uint64_t count = 0;
-
-	std::ifstream file(std::string(context->device->ibdev_path) + "/ports/1/hw_counters/" + name);
-	if (!(file >> count))
-		fail("the counter of " + name);
-	return count;
-}
 
 /// One side that posts and polls and does nothing else. All requests are signalled and numbered.
 class Poster {
@@ -65,28 +52,12 @@ public:
 			"all completions");
 	}
 
-	/// Posts until a counter of a device rises.
+	/// Posts so many requests, as fast as there is room for them.
 	template <typename Post>
-	void until(ibv_context *context, const std::string &name, const Post &post_it)
+	void flood(std::uint64_t count, const Post &post_it)
 	{
-		const std::uint64_t before = counter(context, name);
-
-		wait_until(
-			[&] {
-				for (int i = 0; i < 1000; i++)
-					post(post_it);
-				return counter(context, name) > before;
-			},
-			"the counter of " + name);
-		for (int i = 0; i < 100; i++)
+		for (std::uint64_t i = 0; i < count; i++)
 			post(post_it);
-	}
-
-	/// Posts until a drainer has taken over.
-	template <typename Post>
-	void until_drained(const Post &post_it)
-	{
-		until(side_.context(), "drains", post_it);
 	}
 
 	std::uint64_t posted() const { return posted_; }
