@@ -38,7 +38,7 @@
  * @fallback_mac: made-up address, used where the interface has none
  * @qps: QP number to &struct kiw_qp; readers use RCU
  * @next_qpn: where the search for a free number starts; protected by the lock of @qps
- * @mrs: STag index (upper 24 bits) to &struct kiw_mr; readers use RCU
+ * @mrs: STag index (upper 24 bits) to &struct kiw_mr; readers as in mr.h
  * @ep_lock: protects @eps and @ep_closed; innermost, taken with bottom halves off
  * @eps: all endpoints of the connection manager, listening ones included
  * @ep_closed: the device goes, no endpoint may be made, unless it comes back elsewhere

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/overflow.h>
 #include <linux/random.h>
-#include <linux/rcupdate.h>
 #include <linux/slab.h>
 
 #include "compat.h"
@@ -17,12 +16,15 @@
 		      IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED | IB_ACCESS_HUGETLB | \
 		      IB_ACCESS_OPTIONAL)
 
+DEFINE_SRCU(kiw_mr_srcu);
+
 enum kiw_mr_fault kiw_mr_find(struct kiw_device *dev, const struct ib_pd *pd, u32 stag, int access,
 			      u64 addr, u32 len, struct kiw_mr **mr)
 {
 	struct kiw_mr *found = xa_load(&dev->mrs, stag >> 8);
 
-	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "region looked up outside of RCU");
+	RCU_LOCKDEP_WARN(!srcu_read_lock_held(&kiw_mr_srcu),
+			 "region looked up outside of a read-side section");
 
 	/* The key counts too: with another one, it is another region that was here once. */
 	if (!found || found->stag != stag)
@@ -138,9 +140,6 @@ err_count:
  * Unreachable: the table no longer has it, and whoever found it there is in a read-side section
  * that the grace period outlasts; no pointer leaves such a section. Released: the pages and the
  * object. It waits for nobody else: what TCP still has to send is a copy.
- *
- * Expedited, because processes wait for this in loops over thousands of regions, and a plain grace
- * period is tens of milliseconds.
  */
 int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
@@ -148,7 +147,7 @@ int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct kiw_mr *mr = to_kiw_mr(ibmr);
 
 	xa_erase(&dev->mrs, mr->stag >> 8);
-	synchronize_rcu_expedited();
+	synchronize_srcu_expedited(&kiw_mr_srcu);
 
 	kvfree(mr->pages);
 	ib_umem_release(mr->umem);

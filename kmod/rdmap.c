@@ -8,6 +8,7 @@
 #include "cursor.h"
 #include "stream.h"
 #include "wq.h"
+#include "proto/tail.h"
 #include "proto/term.h"
 
 enum kiw_err kiw_rdmap_fault(enum kiw_mr_fault fault)
@@ -54,10 +55,11 @@ static enum kiw_mr_fault remote_check(struct kiw_stream *s, u32 stag, int access
 {
 	enum kiw_mr_fault fault;
 	struct kiw_mr *mr;
+	int idx;
 
-	rcu_read_lock();
+	idx = kiw_mr_lock();
 	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
-	rcu_read_unlock();
+	kiw_mr_unlock(idx);
 	if (fault == KIW_MR_OK && (READ_ONCE(s->qp->access) & access) != access)
 		fault = KIW_MR_ACCESS;
 	return fault;
@@ -164,24 +166,43 @@ enum kiw_err kiw_rdmap_begin(struct kiw_stream *s)
 	}
 }
 
-/* Copy from the queue into a region. */
-static enum kiw_mr_fault place_region(struct kiw_stream *s, struct kiw_cursor *cur, u32 stag,
-				      int access, u64 addr, u32 n)
+/* The queue's octets are mapped first, since mappings are given back in the reverse order. */
+static void place_body(struct kiw_cursor *cur, const struct kiw_mr *mr, u64 addr, u32 n)
 {
-	enum kiw_mr_fault fault;
-	struct kiw_mr *mr;
 	u32 chunk;
 	void *to;
 
-	rcu_read_lock();
-	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
-	for (; !fault && n; n -= chunk, addr += chunk) {
-		chunk = n;
+	for (; n && kiw_cursor_fill(cur); n -= chunk, addr += chunk) {
+		chunk = min(n, cur->n);
 		to = kiw_mr_chunk(mr, addr, &chunk);
-		kiw_cursor_copy(cur, to, chunk);
+		memcpy(to, cur->p, chunk);
+		kunmap_local(to);
+		kiw_cursor_skip(cur, chunk);
+	}
+}
+
+/* Copy from the queue into a region, the last octets last. */
+static enum kiw_mr_fault place_region(struct kiw_stream *s, struct kiw_cursor *cur, u32 stag,
+				      int access, u64 addr, u32 n)
+{
+	u8 last[KIW_TAIL_MAX];
+	enum kiw_mr_fault fault;
+	struct kiw_mr *mr;
+	u32 tail;
+	void *to;
+	int idx;
+
+	idx = kiw_mr_lock();
+	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
+	if (!fault) {
+		tail = kiw_tail_len(kiw_mr_offset(mr, addr) + n, n);
+		place_body(cur, mr, addr, n - tail);
+		kiw_cursor_copy(cur, last, tail);
+		to = kiw_mr_chunk(mr, addr + n - tail, &tail);
+		kiw_tail_store(to, last, tail);
 		kunmap_local(to);
 	}
-	rcu_read_unlock();
+	kiw_mr_unlock(idx);
 	return fault;
 }
 
@@ -265,12 +286,13 @@ static enum kiw_err end_read_resp(struct kiw_stream *s)
 /* Regions of processes can't be invalidated by a peer; they are all there are so far. */
 static enum kiw_err invalidate(struct kiw_stream *s, u32 stag)
 {
-	struct kiw_mr *mr;
 	enum kiw_mr_fault fault;
+	struct kiw_mr *mr;
+	int idx;
 
-	rcu_read_lock();
+	idx = kiw_mr_lock();
 	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, 0, 0, 0, &mr);
-	rcu_read_unlock();
+	kiw_mr_unlock(idx);
 	return fault == KIW_MR_PD ? KIW_ERR_RDMAP_INVAL : KIW_ERR_RDMAP_CANT_INVAL;
 }
 
@@ -332,6 +354,7 @@ static void end_terminate(struct kiw_stream *s)
 	}
 	s->async = IB_EVENT_QP_FATAL;
 	kiw_stream_event(s, KIW_EV_TERM_RECEIVED);
+	kiw_sq_complete(s->qp);
 	kiw_stream_kick(s);
 }
 

@@ -11,6 +11,7 @@
 #include "rdmap.h"
 #include "stream.h"
 #include "proto/crc.h"
+#include "proto/tail.h"
 
 /* Octets after which the pump lets others run. */
 #define RX_BUDGET (1U << 20)
@@ -170,6 +171,18 @@ static enum kiw_err rx_header(struct kiw_stream *s, struct kiw_cursor *cur, bool
 	}
 }
 
+/*
+ * How many octets of the payload to take of those that are there. The last ones are placed together,
+ * and so wait for each other; only a marker may come between them.
+ */
+static u32 rx_want(const struct kiw_rx *rx, const struct kiw_cursor *cur)
+{
+	u32 before = rx->left - min_t(u32, rx->left, KIW_TAIL_MAX);
+	u32 have = kiw_cursor_left(cur);
+
+	return have > before && have < rx->left ? before : rx->left;
+}
+
 static enum kiw_err rx_payload(struct kiw_stream *s, struct kiw_cursor *cur)
 {
 	struct kiw_rx *rx = &s->rx;
@@ -177,7 +190,7 @@ static enum kiw_err rx_payload(struct kiw_stream *s, struct kiw_cursor *cur)
 	u32 run;
 
 	while (rx->left) {
-		err = rx_run(s, cur, rx->left, &run);
+		err = rx_run(s, cur, rx_want(rx, cur), &run);
 		if (!run)
 			return err;
 		err = kiw_rdmap_place(s, cur, rx->seg.payload_len - rx->left, run);

@@ -8,7 +8,6 @@
  * A request completes when TCP has taken its last FPDU: its buffers were free before that.
  */
 #include <linux/log2.h>
-#include <linux/rcupdate.h>
 #include <net/tcp.h>
 
 #include "mr.h"
@@ -253,15 +252,16 @@ static int fpdu_put_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n
 	struct kiw_mr *mr;
 	u32 part, chunk;
 	void *to, *from;
+	int idx;
 
 	while (n) {
 		to = fpdu_room(f, 1, n, &part);
 		if (!to)
 			return -ENOMEM;
-		rcu_read_lock();
+		idx = kiw_mr_lock();
 		*fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, part, &mr);
 		if (*fault) {
-			rcu_read_unlock();
+			kiw_mr_unlock(idx);
 			return -EFAULT;
 		}
 		for (u32 done = 0; done < part; done += chunk) {
@@ -270,7 +270,7 @@ static int fpdu_put_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n
 			copy_crc(f, to + done, from, chunk);
 			kunmap_local(from);
 		}
-		rcu_read_unlock();
+		kiw_mr_unlock(idx);
 		fpdu_grow(f, part);
 		addr += part;
 		n -= part;

@@ -10,12 +10,14 @@
 
 #include <linux/build_bug.h>
 #include <linux/cache.h>
+#include <linux/compiler.h>
 #include <linux/etherdevice.h> /* unaligned access: its own header moved in 6.12 */
 #include <linux/kernel.h>
 #include <linux/minmax.h>
 #include <linux/prefetch.h>
 #include <linux/string.h>
 #include <linux/types.h>
+#include <asm/barrier.h>
 
 #else
 
@@ -36,6 +38,8 @@ typedef __u64 u64;
 #define __packed __attribute((__packed__))
 #endif
 
+#define smp_wmb() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define WRITE_ONCE(x, v) __atomic_store_n(&(x), v, __ATOMIC_RELAXED)
 #define SMP_CACHE_BYTES 64
 #define prefetchw(p) __builtin_prefetch(p, 1)
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
