@@ -40,14 +40,16 @@ static void cq_overflow(struct kiw_cq *cq)
 bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 {
 	struct kiw_cq_ring *ring = cq->map.mem;
-	bool fits = false, died = false, notify = false;
+	bool died = false, notify = false;
 	unsigned long flags;
 	unsigned int i;
 	u32 used;
 
 	spin_lock_irqsave(&cq->lock, flags);
-	if (cq->dead)
-		goto out;
+	if (cq->dead) {
+		spin_unlock_irqrestore(&cq->lock, flags);
+		return false;
+	}
 
 	used = cq->prod - cq->cons;
 	if (n > cq->entries - used) {
@@ -56,10 +58,11 @@ bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 		used = cq->prod - cq->cons;
 	}
 	/* Nonsense counts as full. */
-	if (used > cq->entries || n > cq->entries - used) {
+	used = min(used, cq->entries);
+	if (n > cq->entries - used) {
+		n = cq->entries - used;
 		cq->dead = true;
 		died = true;
-		goto out;
 	}
 
 	for (i = 0; i < n; i++)
@@ -68,25 +71,23 @@ bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 	cq->prod += n;
 	/* Pairs with the process's acquire before it reads slots. */
 	smp_store_release(&ring->prod, cq->prod);
-	fits = true;
 
 	/*
 	 * Pairs with the process's fence between its store of arm and its next look at prod:
 	 * either it sees these completions or we see that it is armed.
 	 */
 	smp_mb();
-	if (cq_arm_matches(READ_ONCE(ring->arm), cqe, n)) {
+	if (n && cq_arm_matches(READ_ONCE(ring->arm), cqe, n)) {
 		xchg(&ring->arm, KIW_ARM_NONE);
 		notify = true;
 	}
-out:
 	spin_unlock_irqrestore(&cq->lock, flags);
 
 	if (died)
 		cq_overflow(cq);
 	if (notify && cq->ibcq.comp_handler)
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
-	return fits;
+	return !died;
 }
 
 int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,

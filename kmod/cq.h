@@ -46,9 +46,10 @@ static inline struct kiw_cq *to_kiw_cq(struct ib_cq *ibcq)
  * @n: how many
  *
  * One store publishes all of them, then a consumer that armed the queue is notified. Where they
- * don't fit, none is added, the queue is dead and IB_EVENT_CQ_ERR goes out once. Any context.
+ * don't all fit, the first that do are added, the queue is dead and IB_EVENT_CQ_ERR goes out once.
+ * Any context.
  *
- * Return: whether they were added; false means that the QP has to go to the error state.
+ * Return: whether all were added; false means that the QP has to go to the error state.
  */
 bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
 

@@ -192,6 +192,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	kref_init(&qp->ref);
 	mutex_init(&qp->mutex);
 	qp->state = KIW_QP_IDLE;
+	qp->init = true;
 	qp->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
 	qp->cookie = req.cookie;
 	qp->owner = get_pid(task_tgid(current));
@@ -306,7 +307,10 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 		/* An error state that is left leaves empty rings behind. */
 		if (qp->state == KIW_QP_ERROR)
 			flush_idle(qp);
+		if (to == IB_QPS_RESET)
+			kiw_wq_forget(qp);
 		kiw_wq_open(qp);
+		qp->closed = false;
 		WRITE_ONCE(qp->init, to == IB_QPS_INIT);
 		WRITE_ONCE(qp->state, step.next);
 		return 0;
@@ -316,8 +320,8 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 		return 0;
 	case IB_QPS_SQD:
 	case IB_QPS_SQE:
-		/* iw_cm closes what may have closed by itself. */
-		return qp->state == KIW_QP_ERROR ? 0 : -EINVAL;
+		/* Both sides may close, each any number of times. */
+		return qp->state == KIW_QP_ERROR || qp->closed ? 0 : -EINVAL;
 	default:
 		return -EINVAL;
 	}
@@ -380,8 +384,8 @@ static int modify_state(struct kiw_qp *qp, enum ib_qp_state to)
 
 /*
  * rdma_cm takes a client's QP to INIT without any right and never comes back to it, so none at that
- * point means that the rights of the regions decide alone. Whoever wants none says so without a
- * change of state, or grants local writes only.
+ * point means that the rights of the regions decide alone. A program that wants none says so without
+ * a change of state, or grants local writes only.
  */
 static void set_access(struct kiw_qp *qp, int access, bool with_state)
 {
@@ -390,13 +394,26 @@ static void set_access(struct kiw_qp *qp, int access, bool with_state)
 	WRITE_ONCE(qp->access, access);
 }
 
+static bool caps_unchanged(const struct kiw_qp *qp, const struct ib_qp_cap *cap)
+{
+	return cap->max_send_wr == qp->sq.entries && cap->max_recv_wr == qp->rq.entries &&
+	       cap->max_send_sge == qp->max_send_sge && cap->max_recv_sge == qp->max_recv_sge &&
+	       cap->max_inline_data == qp->max_inline;
+}
+
 int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
-	const int known = IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_EN_SQD_ASYNC_NOTIFY |
-			  IB_QP_ACCESS_FLAGS | IB_QP_PKEY_INDEX | IB_QP_PORT;
+	/* TCP and MPA see to what these are about: accepted in every state, and ignored. */
+	const int ignored = IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_PKEY_INDEX | IB_QP_PORT |
+			    IB_QP_PATH_MTU | IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
+			    IB_QP_MIN_RNR_TIMER | IB_QP_RQ_PSN | IB_QP_SQ_PSN |
+			    IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC;
+	/* An address or a peer's number asks for a connection that only rdma_cm can make. */
+	const int known = ignored | IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_ACCESS_FLAGS | IB_QP_CAP;
 	const int rights = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
-			   IB_ACCESS_REMOTE_READ;
+			   IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND;
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
+	int ret = 0;
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
@@ -406,9 +423,13 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 		return -EINVAL;
 	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != shown_state(qp))
 		return -EINVAL;
-	if (mask & IB_QP_ACCESS_FLAGS)
+	if ((mask & IB_QP_CAP) && !caps_unchanged(qp, &attr->cap))
+		return -EINVAL;
+	if (mask & IB_QP_STATE)
+		ret = modify_state(qp, attr->qp_state);
+	if (!ret && (mask & IB_QP_ACCESS_FLAGS))
 		set_access(qp, attr->qp_access_flags, mask & IB_QP_STATE);
-	return mask & IB_QP_STATE ? modify_state(qp, attr->qp_state) : 0;
+	return ret;
 }
 
 int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,

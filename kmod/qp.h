@@ -98,6 +98,7 @@ struct kiw_rq {
  * @max_send_sge: granted
  * @max_recv_sge: granted
  * @init: shown as INIT, not RESET, while idle; changed under @mutex
+ * @closed: idle after an orderly close, which may be asked for again; the QP is held
  * @dying: being destroyed, takes no connection any more; protected by @mutex
  *
  * RDMA core allocates it by kmalloc(): with 512 octets, which it has in 7.2 without debugging, it
@@ -125,6 +126,7 @@ struct kiw_qp {
 	u8				max_send_sge;
 	u8				max_recv_sge;
 	bool				init;
+	bool				closed;
 	bool				dying;
 };
 

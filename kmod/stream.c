@@ -114,6 +114,8 @@ void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u3
 	s->async = async_of(err);
 	if (kiw_term_possible(err))
 		s->tx.term_len = kiw_term_build(s->tx.term, err, ulpdu, have, ulpdu_len);
+	/* A request that failed is told of now; the rest is flushed when the peer has closed. */
+	kiw_sq_complete(s->qp);
 }
 
 /*
@@ -524,6 +526,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	stream_window(s, sock);
 
 	WRITE_ONCE(qp->state, step.next);
+	qp->closed = false;
 	qp->ird = neg->ird;
 	qp->ord = neg->ord;
 	s->tx.sent_index = qp->sq.next;
@@ -553,8 +556,10 @@ static void stream_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 	if (s->todo & KIW_ACT_ASYNC)
 		raise_async(s);
 	s->todo = 0;
-	if (qp->state == KIW_QP_IDLE)
+	if (qp->state == KIW_QP_IDLE) {
 		kiw_wq_open(qp);
+		qp->closed = true;
+	}
 	rcu_assign_pointer(qp->stream, NULL);
 	s->qp = NULL;
 }

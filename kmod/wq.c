@@ -98,6 +98,18 @@ void kiw_wq_open(struct kiw_qp *qp)
 		WRITE_ONCE(rq_ring(qp)->flags, 0);
 }
 
+void kiw_wq_forget(struct kiw_qp *qp)
+{
+	/* An index that can't be right is as good as any: the next look finds it wrong again. */
+	qp->sq.next = ring_prod(sq_ring(qp));
+	qp->sq.done = qp->sq.next;
+	WRITE_ONCE(sq_ring(qp)->cons, qp->sq.done);
+	if (!qp->rq.entries)
+		return;
+	qp->rq.next = ring_prod(rq_ring(qp));
+	WRITE_ONCE(rq_ring(qp)->cons, qp->rq.next);
+}
+
 /* Is the private copy a request that this QP takes? */
 static bool wqe_good(const struct kiw_qp *qp, struct kiw_tx *tx)
 {

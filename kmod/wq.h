@@ -83,6 +83,9 @@ enum kiw_take kiw_rq_take(struct kiw_qp *qp, struct kiw_rx *rx);
 bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_rx *rx, enum ib_wc_status status, u32 len,
 		     u8 flags, u32 inv_stag);
 
+/** kiw_wq_forget() - drop what is posted, without completions; QP held, idle */
+void kiw_wq_forget(struct kiw_qp *qp);
+
 /** kiw_sq_flush() - complete all that is posted with a flush error; QP held, in error */
 void kiw_sq_flush(struct kiw_qp *qp);
 
