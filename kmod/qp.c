@@ -394,22 +394,18 @@ static void set_access(struct kiw_qp *qp, int access, bool with_state)
 	WRITE_ONCE(qp->access, access);
 }
 
-static bool caps_unchanged(const struct kiw_qp *qp, const struct ib_qp_cap *cap)
-{
-	return cap->max_send_wr == qp->sq.entries && cap->max_recv_wr == qp->rq.entries &&
-	       cap->max_send_sge == qp->max_send_sge && cap->max_recv_sge == qp->max_recv_sge &&
-	       cap->max_inline_data == qp->max_inline;
-}
-
 int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
-	/* TCP and MPA see to what these are about: accepted in every state, and ignored. */
+	/*
+	 * TCP and MPA see to what these are about: accepted in every state, and ignored. Capacities
+	 * don't come with a process's call; the provider refuses others than it was granted.
+	 */
 	const int ignored = IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_PKEY_INDEX | IB_QP_PORT |
 			    IB_QP_PATH_MTU | IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
 			    IB_QP_MIN_RNR_TIMER | IB_QP_RQ_PSN | IB_QP_SQ_PSN |
-			    IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC;
+			    IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_CAP;
 	/* An address or a peer's number asks for a connection that only rdma_cm can make. */
-	const int known = ignored | IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_ACCESS_FLAGS | IB_QP_CAP;
+	const int known = ignored | IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_ACCESS_FLAGS;
 	const int rights = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
 			   IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND;
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
@@ -422,8 +418,6 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	if ((mask & IB_QP_ACCESS_FLAGS) && (attr->qp_access_flags & ~rights))
 		return -EINVAL;
 	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != shown_state(qp))
-		return -EINVAL;
-	if ((mask & IB_QP_CAP) && !caps_unchanged(qp, &attr->cap))
 		return -EINVAL;
 	if (mask & IB_QP_STATE)
 		ret = modify_state(qp, attr->qp_state);

@@ -245,6 +245,30 @@ TEST(CompletionQueue, OverflowOfTheSendQueueIsReportedAndFatal)
 	bystander.sync();
 }
 
+// One list of requests completes together. What has room is there, in order, though the last has none.
+TEST(CompletionQueue, WhatHasRoomIsThereWhenTheNextOverflows)
+{
+	Options small;
+	small.cq_entries = 4;
+	Pair pair(small, {});
+	const int entries = pair.a().send_cq()->cqe;
+	std::vector<ibv_send_wr> list(static_cast<std::size_t>(entries) + 1);
+	ibv_send_wr *bad = nullptr;
+
+	for (std::size_t i = 0; i < list.size(); i++) {
+		list[i].wr_id = i;
+		list[i].opcode = IBV_WR_RDMA_WRITE;
+		list[i].send_flags = IBV_SEND_SIGNALED;
+		list[i].next = i + 1 < list.size() ? &list[i + 1] : nullptr;
+	}
+	ASSERT_EQ(ibv_post_send(pair.a().qp(), list.data(), &bad), 0);
+	pair.a().wait_state(IBV_QPS_ERR);
+	const std::vector<ibv_wc> found = poll_all(pair.a().send_cq());
+	ASSERT_EQ(found.size(), static_cast<std::size_t>(entries));
+	for (std::size_t i = 0; i < found.size(); i++)
+		EXPECT_WC(found[i], i, IBV_WC_SUCCESS);
+}
+
 TEST(CompletionQueue, OverflowOfTheReceiveQueueIsReportedAndFatal)
 {
 	Options small;

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "poster.hpp"
@@ -302,6 +305,29 @@ TEST(Flooded, ReadsWithCrc)
 	});
 	poster.finish();
 	EXPECT_TRUE(same(from.bytes(), to.bytes()));
+}
+
+// Work for a user is done by its own threads and in TCP's callbacks. A thread of the driver's that served several users would
+// wait for one user's lock while others wait for it.
+TEST(Flooded, NoThreadOfTheDriverSendsOrPlaces)
+{
+	Pair pair;
+	const Region from(pair.a().pd(), long_slot), to(pair.b().pd(), long_slot);
+	Poster poster(pair.a());
+
+	poster.flood(many, [&](std::uint64_t n) {
+		return pair.a().write({from.sge(0, slot)}, {.id = n, .remote = to.address(), .rkey = to.rkey()});
+	});
+	poster.flood(many_long, [&](std::uint64_t n) {
+		return pair.a().write({from.sge()}, {.id = n, .remote = to.address(), .rkey = to.rkey()});
+	});
+	for (const auto &entry : std::filesystem::directory_iterator("/proc")) {
+		std::string name;
+
+		if (std::getline(std::ifstream(entry.path() / "comm"), name))
+			EXPECT_NE(name.substr(0, 6), "kiwarp") << name;
+	}
+	poster.finish();
 }
 
 // The socket's lock isn't a fair one, and its backlog may never end. A doorbell at a flooded stream comes back all the same,

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "connection.hpp"
+#include "shaped.hpp"
 
 namespace vt {
 namespace {
@@ -66,9 +67,10 @@ protected:
 	Qp qp;
 };
 
-TEST_F(Unconnected, StartsInReset)
+// As RNICs' queue pairs do, whose consumers need not move them before they connect.
+TEST_F(Unconnected, StartsInInit)
 {
-	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_RESET);
+	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_INIT);
 }
 
 TEST_F(Unconnected, GoesToInitAndBack)
@@ -113,7 +115,7 @@ TEST_F(Unconnected, StatesOutsideTheListAreRefused)
 {
 	for (int state : {7, 8, 100, 255})
 		EXPECT_NE(modify(static_cast<ibv_qp_state>(state)), 0) << state;
-	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_RESET);
+	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_INIT);
 }
 
 TEST_F(Unconnected, WrongCurrentStateIsRefused)
@@ -122,7 +124,70 @@ TEST_F(Unconnected, WrongCurrentStateIsRefused)
 	attr.qp_state = IBV_QPS_ERR;
 	attr.cur_qp_state = IBV_QPS_RTS;
 	EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
-	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_RESET);
+	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_INIT);
+}
+
+// What programs written for InfiniBand set on their way, in the words of an address they can't
+TEST_F(Unconnected, AttributesWithoutMeaningAreIgnored)
+{
+	ibv_qp_attr attr{};
+	const int mask = IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER |
+		IBV_QP_RQ_PSN | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_PKEY_INDEX |
+		IBV_QP_PORT;
+
+	attr.path_mtu = IBV_MTU_1024;
+	attr.timeout = 14;
+	attr.retry_cnt = attr.rnr_retry = 7;
+	attr.min_rnr_timer = 12;
+	attr.rq_psn = attr.sq_psn = 0x123456;
+	attr.max_rd_atomic = attr.max_dest_rd_atomic = 1;
+	attr.port_num = 1;
+	for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_ERR}) {
+		ASSERT_EQ(modify(state), 0);
+		EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, mask), 0) << state;
+		attr.qp_state = state;
+		EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, mask | IBV_QP_STATE), 0) << state;
+		EXPECT_EQ(query(qp.get()).qp_state, state);
+		ASSERT_EQ(modify(state == IBV_QPS_ERR ? IBV_QPS_RESET : state), 0);
+	}
+	for (const int meant : {IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_ALT_PATH, IBV_QP_QKEY})
+		EXPECT_NE(ibv_modify_qp(qp.get(), &attr, meant), 0) << meant;
+}
+
+TEST_F(Unconnected, CapacitiesStayAsTheyAre)
+{
+	ibv_qp_attr attr = query(qp.get());
+
+	EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_CAP), 0);
+	attr.cap.max_send_wr *= 2;
+	EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_CAP), EINVAL);
+}
+
+TEST_F(Unconnected, RightsOfARefusedChangeDontCome)
+{
+	ibv_qp_attr attr{};
+
+	attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+	ASSERT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_ACCESS_FLAGS), 0);
+	attr.qp_state = IBV_QPS_RTS; // not without a connection
+	attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+	EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS), EINVAL);
+	EXPECT_EQ(query(qp.get()).qp_access_flags, unsigned{IBV_ACCESS_REMOTE_READ});
+}
+
+TEST_F(Unconnected, RightsOfAtomicsAndWindowsAreTaken)
+{
+	ibv_qp_attr attr{};
+
+	attr.qp_state = IBV_QPS_INIT;
+	attr.port_num = 1;
+	attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
+		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+	EXPECT_EQ(ibv_modify_qp(qp.get(), &attr,
+			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+		0);
+	attr.qp_access_flags = 1U << 30;
+	EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_ACCESS_FLAGS), EINVAL);
 }
 
 TEST_F(Unconnected, RightsAreKept)
@@ -174,6 +239,22 @@ TEST_F(Unconnected, ResetForgetsCompletionsAndRequests)
 		EXPECT_TRUE(poll_all(cq.get()).empty());
 		EXPECT_EQ(send(1), EINVAL);
 	}
+}
+
+// A ring that was full of receives is empty, and all of it can be used again.
+TEST_F(Unconnected, ResetDropsReceivesThatNobodyFlushed)
+{
+	for (int round = 0; round < 3; round++) {
+		ibv_recv_wr wr{}, *bad = nullptr;
+		std::uint32_t posted = 0;
+
+		ASSERT_EQ(modify(IBV_QPS_INIT), 0);
+		while (ibv_post_recv(qp.get(), &wr, &bad) == 0)
+			posted++;
+		EXPECT_EQ(posted, query(qp.get()).cap.max_recv_wr);
+		ASSERT_EQ(modify(IBV_QPS_RESET), 0);
+	}
+	EXPECT_TRUE(poll_all(cq.get()).empty());
 }
 
 // Full rings, because every slot must be known to be free again after the flush.
@@ -359,6 +440,42 @@ TEST(Connected, DrainEndsInGoodOrder)
 	pair.a().wait_disconnected();
 	EXPECT_NE(pair.a().state(), IBV_QPS_RTS);
 	EXPECT_NE(pair.b().state(), IBV_QPS_RTS);
+}
+
+// Either side may close what the other has closed, as often as it likes; rdma_disconnect() asks for SQD first.
+TEST(Connected, BothSidesMayDisconnectAnyNumberOfTimes)
+{
+	for (const bool server_first : {false, true}) {
+		Pair pair;
+		Side &first = server_first ? pair.b() : pair.a();
+		Side &second = server_first ? pair.a() : pair.b();
+
+		pair.sync();
+		EXPECT_EQ(rdma_disconnect(first.id()), 0);
+		second.wait_disconnected();
+		first.wait_disconnected();
+		for (int i = 0; i < 3; i++) {
+			EXPECT_EQ(rdma_disconnect(second.id()), 0) << strerror(errno);
+			EXPECT_EQ(rdma_disconnect(first.id()), 0) << strerror(errno);
+		}
+	}
+}
+
+// The peer is cut off, so that the connection can't end for a while. The request that failed is told of all the same.
+TEST(Connected, AnOwnErrorIsToldAtOnce)
+{
+	Pair pair;
+	Region region(pair.a().pd(), 4096);
+
+	pair.sync();
+	const Shaped nothing("netem loss 100%");
+	ibv_sge bad = region.sge();
+	bad.lkey ^= 1;
+	ASSERT_EQ(pair.a().send({region.sge()}, {.id = 1}), 0);
+	ASSERT_EQ(pair.a().send({bad}, {.id = 2}), 0);
+	EXPECT_WC(pair.a().sent(), 1, IBV_WC_SUCCESS);
+	EXPECT_WC(pair.a().sent(), 2, IBV_WC_LOC_PROT_ERR);
+	EXPECT_EQ(pair.a().state(), IBV_QPS_SQE);
 }
 
 TEST(Connected, SqeTerminatesTheConnection)
