@@ -24,21 +24,23 @@ TEST_P(LastOctet, ComesLast)
 	const Region to(pair.b().pd(), most);
 	std::atomic<bool> stop = false;
 	std::atomic<std::size_t> at = 0;
-	std::atomic<std::uint32_t> seen = 0, wrong = 0;
+	std::atomic<std::uint32_t> armed = 0, seen = 0, wrong = 0;
 	std::uint8_t value = 0;
 	std::uint32_t rounds = 0;
+	const auto spin_until = [&](const auto &condition) {
+		for (std::uint32_t looks = 1; !condition() && !stop; looks++) {
+			// On one CPU, and while the others are busy
+			if (looks % 100000 == 0)
+				std::this_thread::yield();
+		}
+	};
 	std::thread poller([&] {
 		for (std::uint8_t want = 1; !stop; want = want == 255 ? 1 : want + 1) {
-			const std::uint8_t *sink = nullptr;
-			std::uint32_t looks = 0;
-			do {
-				sink = to.data() + at;
-				if (stop)
-					return;
-				// On one CPU, and while the others are busy
-				if (++looks % 100000 == 0)
-					std::this_thread::yield();
-			} while (__atomic_load_n(sink + size - 1, __ATOMIC_ACQUIRE) != want);
+			spin_until([&] { return armed != seen; });
+			const std::uint8_t *sink = to.data() + at;
+			spin_until([&] { return __atomic_load_n(sink + size - 1, __ATOMIC_ACQUIRE) == want; });
+			if (stop)
+				return;
 			for (std::size_t i = 0; i < size - 1; i++)
 				wrong += __atomic_load_n(sink + i, __ATOMIC_RELAXED) != want;
 			seen++;
@@ -48,6 +50,7 @@ TEST_P(LastOctet, ComesLast)
 		value = value == 255 ? 1 : value + 1;
 		std::fill_n(from.data() + source, size, value);
 		at = sink;
+		armed++;
 		if (pair.a().write({from.sge(source, size)},
 			    {.id = rounds, .remote = to.address(sink), .rkey = to.rkey()}))
 			fail("posting a Write");
