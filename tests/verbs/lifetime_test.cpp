@@ -113,9 +113,14 @@ TEST(Lifetime, DeregisteringAnIdleRegionDisturbsNothing)
 	EXPECT_WC(pair.a().sent(), 0, IBV_WC_SUCCESS);
 	from.fill_pattern(3);
 	{
-		const Shaped slow("tbf rate 10mbit burst 64k limit 16m");
+		const Shaped slow("tbf rate 4mbit burst 64k limit 16m");
 
+		to.fill(0);
 		ASSERT_EQ(pair.a().write({from.sge()}, {.id = 1, .remote = to.address(), .rkey = to.rkey()}), 0);
+		// TCP has more under way by then than the link carries in half a second.
+		const volatile std::uint8_t *far = to.data() + (256 << 10);
+		wait_until([=] { return !std::all_of(far, far + 64, [](std::uint8_t octet) { return octet == 0; }); },
+			"a part of the Write");
 		idle.deregister();
 		EXPECT_WC(pair.a().sent(), 1, IBV_WC_SUCCESS);
 		EXPECT_EQ(pair.a().state(), IBV_QPS_RTS);
