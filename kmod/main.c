@@ -40,7 +40,7 @@ err_stream:
  * down as well.
  *
  * Released: endpoints were all that could have work, timers or socket callbacks pending, and
- * kiw_cm_exit() drains the work queue whose last item dropped the last of them. Works of streams hold
+ * kiw_cm_exit() drains the work queue in which the last of them was dropped. Works of streams hold
  * references to theirs; kiw_stream_exit() waits for those still on their way out. Pages of rings that are still mapped belong to the mapping
  * and need no code of ours. There are no RCU callbacks: whoever waits for a grace period does it
  * in place.

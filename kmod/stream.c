@@ -257,7 +257,7 @@ static bool stream_wanted(const struct kiw_stream *s)
 
 /*
  * The owner places the backlog, which may grow as fast as it is placed: after a turn, or when others
- * want the lock, the rest stays with TCP, whose window then ends it.
+ * want the lock, the rest stays with TCP, and TCP's window then ends it.
  */
 static bool turn_over(const struct kiw_stream *s)
 {

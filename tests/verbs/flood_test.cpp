@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Connections whose process posts without a pause: the kernel drains a ring while the process fills it, and most requests
+// Processes that post without a pause: the kernel drains a ring while the process fills it, and most requests
 // need no doorbell.
 #include <algorithm>
 #include <atomic>

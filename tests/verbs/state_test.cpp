@@ -67,7 +67,7 @@ protected:
 	Qp qp;
 };
 
-// As RNICs' queue pairs do, whose consumers need not move them before they connect.
+// As those of RNICs do: consumers need not move them before they connect.
 TEST_F(Unconnected, StartsInInit)
 {
 	EXPECT_EQ(query(qp.get()).qp_state, IBV_QPS_INIT);
