@@ -122,16 +122,40 @@ int write_recv(const Qp &qp, const ibv_recv_wr &wr, std::byte *slot)
 	return 0;
 }
 
+// The two sides of a QP, for post().
+struct SendSide {
+	using Request = ibv_send_wr;
+
+	static WorkQueue &queue(Qp &qp) { return qp.sq; }
+	static int write(const Qp &qp, const Request &wr, std::byte *slot) { return write_send(qp, wr, slot); }
+	static int ring(Qp &qp) { return qp.doorbell.ring_send(); }
+	/// A kernel that drains will see what was published, unless the QP is in error.
+	static bool wants_doorbell(const WorkRing &ring)
+	{
+		return (ring.flags() & (KIW_RING_DRAINING | KIW_RING_FLUSH)) != KIW_RING_DRAINING;
+	}
+};
+
+struct RecvSide {
+	using Request = ibv_recv_wr;
+
+	static WorkQueue &queue(Qp &qp) { return qp.rq; }
+	static int write(const Qp &qp, const Request &wr, std::byte *slot) { return write_recv(qp, wr, slot); }
+	static int ring(Qp &qp) { return qp.doorbell.ring_recv(); }
+	static bool wants_doorbell(const WorkRing &ring) { return ring.flags() & KIW_RING_FLUSH; }
+};
+
 /// Writes as much of a list as is valid and fits, and publishes it. Under the queue's lock. Returns 0,
 /// or the errno value of the request that *bad_wr then names.
-template <typename WorkRequest, typename Write>
-int fill(WorkQueue &queue, WorkRequest *wr, WorkRequest **bad_wr, Write write)
+template <typename Side>
+int fill(Qp &qp, typename Side::Request *wr, typename Side::Request **bad_wr)
 {
+	WorkQueue &queue = Side::queue(qp);
 	std::uint32_t index = queue.next;
 	int error = 0;
 
 	for (; wr; wr = wr->next, index++) {
-		error = queue.has_room(index) ? write(*wr, queue.ring.slot(index)) : ENOMEM;
+		error = queue.has_room(index) ? Side::write(qp, *wr, queue.ring.slot(index)) : ENOMEM;
 		if (error) [[unlikely]] {
 			*bad_wr = wr;
 			break;
@@ -144,40 +168,117 @@ int fill(WorkQueue &queue, WorkRequest *wr, WorkRequest **bad_wr, Write write)
 	return error;
 }
 
-/// Before the first request of a connection: finds out whether there is one. Doorbells are answered with
-/// an error until then, and nothing may stay in the ring that a later one would send after all.
+/// The connection was closed in good order and the QP is idle again, or gone with its device: what the kernel took is
+/// done, and it takes nothing more.
+constexpr bool idle(int refused)
+{
+	return refused == EINVAL || refused == ENOTCONN;
+}
+
+/// What one call published.
+struct Batch {
+	std::uint32_t first;
+	std::uint32_t count;
+	// The queue's, before that
+	std::uint32_t accepted;
+	std::uint32_t promises;
+};
+
+/// The doorbell for a batch was refused: what the kernel hasn't got must not stay in the ring, where a later doorbell
+/// would have it sent after all. Returns how many of the batch the kernel has; if that isn't all of them, refused says
+/// why.
+///
+/// The ring tells what is done, but not what the kernel has taken and not done yet. It looks at the ring in the
+/// doorbells of other threads, hence these are waited for, and only what none of them can have shown to the kernel is
+/// taken back. Of several threads that are refused at once, each takes back all from its own requests on; nobody
+/// publishes before the last has done so, thus no index is used twice meanwhile.
+///
+/// One case is left: work of the connection itself, such as a Read's response, makes the kernel look between the
+/// refusal and our taking back. It then finds an index that went back, and ends the QP with an error.
+template <typename Side>
+std::uint32_t settle(Qp &qp, const Batch &batch, int &refused)
+{
+	WorkQueue &queue = Side::queue(qp);
+	Guard guard(queue.lock);
+
+	queue.settled++;
+	queue.await_doorbells();
+	// Less than the batch is there: another thread has taken back, and what is left of it the kernel has.
+	const auto there = static_cast<std::int32_t>(queue.next - batch.first);
+	if (there < static_cast<std::int32_t>(batch.count))
+		return static_cast<std::uint32_t>(std::max(there, 0));
+
+	if (!idle(refused)) {
+		if (batch.promises != queue.promises || !Side::wants_doorbell(queue.ring))
+			return batch.count;
+		if (batch.accepted != queue.accepted.load(std::memory_order_acquire)) {
+			// A doorbell that may have been for the batch, too; if not, then this one or the next.
+			refused = Side::ring(qp);
+			if (!refused)
+				queue.accept();
+			if (!idle(refused))
+				return batch.count;
+		}
+	}
+	const std::uint32_t done = queue.ring.consumed() - batch.first;
+	const std::uint32_t kept = done <= queue.next - batch.first ? done : 0;
+
+	queue.next = batch.first + kept;
+	queue.ring.publish(queue.next);
+	return std::min(kept, batch.count);
+}
+
+template <typename Side>
+int post(Qp &qp, typename Side::Request *wr, typename Side::Request **bad_wr)
+{
+	WorkQueue &queue = Side::queue(qp);
+
+	queue.lock_to_post();
+	Batch batch = {.first = queue.next,
+		.count = 0,
+		.accepted = queue.accepted.load(std::memory_order_relaxed),
+		.promises = queue.promises};
+	const int error = fill<Side>(qp, wr, bad_wr);
+	batch.count = queue.next - batch.first;
+	const bool ring = batch.count && Side::wants_doorbell(queue.ring);
+	if (ring)
+		queue.begun++;
+	else if (batch.count)
+		queue.promises++;
+	queue.lock.unlock();
+	if (!ring)
+		return error;
+
+	// Without the lock: nobody waits for the one that is in the kernel and sending.
+	int refused = Side::ring(qp);
+	if (!refused) [[likely]] {
+		queue.accepted.fetch_add(1, std::memory_order_release);
+		return error;
+	}
+	qp.connected.store(false, std::memory_order_relaxed);
+	queue.refused.fetch_add(1, std::memory_order_release);
+	std::uint32_t kept = settle<Side>(qp, batch, refused);
+	if (kept == batch.count)
+		return error;
+	for (; kept; kept--)
+		wr = wr->next;
+	*bad_wr = wr;
+	return refused;
+}
+
+/// Before the first request of a connection, and after a refusal: finds out whether doorbells are accepted. Nothing
+/// may be published before that a later one would send after all.
 int check_connected(Qp &qp)
 {
 	if (qp.connected.load(std::memory_order_relaxed)) [[likely]]
 		return 0;
-	const int error = qp.doorbell.ring_send();
-	if (!error)
-		qp.connected.store(true, std::memory_order_relaxed);
-	return error;
-}
-
-/// The connection was closed in good order and the QP is idle again, or gone with its device. What the kernel took of
-/// the send ring is done; it takes nothing of the rest, from index on at the latest. What other threads published
-/// behind it gets the same answer. Returns how many from index on are done.
-std::uint32_t take_back(Qp &qp, std::uint32_t index)
-{
 	Guard guard(qp.sq.lock);
-	const std::uint32_t consumed = qp.sq.ring.consumed();
-	const std::uint32_t done = static_cast<std::int32_t>(consumed - index) > 0 ? consumed - index : 0;
-
-	index += done;
-	qp.connected.store(false, std::memory_order_relaxed);
-	if (static_cast<std::int32_t>(qp.sq.next - index) > 0) {
-		qp.sq.next = index;
-		qp.sq.ring.publish(index);
+	const int error = qp.doorbell.ring_send();
+	if (!error) {
+		qp.sq.accept();
+		qp.connected.store(true, std::memory_order_relaxed);
 	}
-	return done;
-}
-
-bool sq_wants_doorbell(const WorkRing &ring)
-{
-	// One that drains will see what was published, unless the QP is in error.
-	return (ring.flags() & (KIW_RING_DRAINING | KIW_RING_FLUSH)) != KIW_RING_DRAINING;
+	return error;
 }
 
 } // namespace
@@ -185,59 +286,17 @@ bool sq_wants_doorbell(const WorkRing &ring)
 int post_send(ibv_qp *ibv, ibv_send_wr *wr, ibv_send_wr **bad_wr)
 {
 	Qp &qp = Qp::from(ibv);
-	WorkQueue &sq = qp.sq;
 
 	if (const int error = check_connected(qp)) {
 		*bad_wr = wr;
 		return error;
 	}
-
-	sq.lock.lock();
-	const std::uint32_t first = sq.next;
-	const int error = fill(sq, wr, bad_wr,
-		[&qp](const ibv_send_wr &request, std::byte *slot) { return write_send(qp, request, slot); });
-	const std::uint32_t posted = sq.next - first;
-	const bool ring = posted && sq_wants_doorbell(sq.ring);
-	sq.lock.unlock();
-
-	// Without the lock: nobody waits for the one that is in the kernel and sending.
-	if (ring) {
-		if (const int refused = qp.doorbell.ring_send()) [[unlikely]] {
-			std::uint32_t done = 0;
-
-			// The kernel sends by itself, too: the peer may have had it all, and closed, before we rang.
-			if (refused == EINVAL || refused == ENOTCONN)
-				done = take_back(qp, first);
-			if (done >= posted)
-				return error;
-			for (; done; done--)
-				wr = wr->next;
-			*bad_wr = wr;
-			return refused;
-		}
-	}
-	return error;
+	return post<SendSide>(qp, wr, bad_wr);
 }
 
 int post_recv(ibv_qp *ibv, ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
 {
-	Qp &qp = Qp::from(ibv);
-	WorkQueue &rq = qp.rq;
-
-	rq.lock.lock();
-	const std::uint32_t first = rq.next;
-	const int error = fill(rq, wr, bad_wr,
-		[&qp](const ibv_recv_wr &request, std::byte *slot) { return write_recv(qp, request, slot); });
-	const bool flushing = rq.next != first && (rq.ring.flags() & KIW_RING_FLUSH);
-	rq.lock.unlock();
-
-	if (flushing) [[unlikely]] {
-		if (const int refused = qp.doorbell.ring_recv()) {
-			*bad_wr = wr;
-			return refused;
-		}
-	}
-	return error;
+	return post<RecvSide>(Qp::from(ibv), wr, bad_wr);
 }
 
 } // namespace kiw

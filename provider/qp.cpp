@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <sched.h>
 
 #include "context.hpp"
 #include "cq.hpp"
@@ -118,6 +119,30 @@ void Qp::forget_completions()
 	Cq::from(base.qp.send_cq).forget(*this);
 	if (base.qp.recv_cq != base.qp.send_cq)
 		Cq::from(base.qp.recv_cq).forget(*this);
+}
+
+void WorkQueue::lock_to_post()
+{
+	lock.lock();
+	while (refused.load(std::memory_order_relaxed) != settled)
+		[[unlikely]]
+		{
+			lock.unlock();
+			sched_yield();
+			lock.lock();
+		}
+}
+
+void WorkQueue::await_doorbells() const
+{
+	while (begun != accepted.load(std::memory_order_acquire) + refused.load(std::memory_order_acquire))
+		sched_yield();
+}
+
+void WorkQueue::accept()
+{
+	begun++;
+	accepted.fetch_add(1, std::memory_order_release);
 }
 
 void WorkQueue::release_consumed()

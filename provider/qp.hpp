@@ -17,7 +17,7 @@ namespace kiw {
 /// What posting to a send or a receive ring needs.
 struct alignas(64) WorkQueue { // NOLINT(clang-analyzer-optin.performance.Padding): see released
 	WorkRing ring;
-	// Protects the slots and next.
+	// Protects the slots, next, begun, settled and promises.
 	Lock lock;
 	// Index of the next request; the ring's copy is only written.
 	std::uint32_t next = 0;
@@ -25,12 +25,29 @@ struct alignas(64) WorkQueue { // NOLINT(clang-analyzer-optin.performance.Paddin
 	std::uint32_t limit = 0;
 	std::uint32_t max_sge = 0;
 
+	// What a poster has to know of the others when its doorbell was refused; see settle() in post.cpp. Each
+	// doorbell is begun, and then accepted or refused, which its thread counts without the lock.
+	std::uint32_t begun = 0;
+	std::atomic<std::uint32_t> accepted = 0;
+	std::atomic<std::uint32_t> refused = 0;
+	// Refused doorbells whose requests have been taken back, or turned out to be the kernel's.
+	std::uint32_t settled = 0;
+	// Lists that needed no doorbell: the kernel had promised to look.
+	std::uint32_t promises = 0;
+
 	// Requests below this index are over and their slots free. Written by whoever polls the CQ, hence
 	// a cache line of its own.
 	alignas(64) std::atomic<std::uint32_t> released = 0;
 
 	bool has_room(std::uint32_t index) const { return index - released.load(std::memory_order_acquire) < limit; }
 	void release_through(std::uint32_t index) { released.store(index + 1, std::memory_order_release); }
+
+	/// Takes the lock to publish: not before all refused doorbells are settled.
+	void lock_to_post();
+	/// Waits for the doorbells of other threads. Under the lock, so that none begins.
+	void await_doorbells() const;
+	/// A doorbell rung under the lock was accepted.
+	void accept();
 
 	/// The QP was reset: no completion will be polled for what the kernel is done with.
 	void release_consumed();

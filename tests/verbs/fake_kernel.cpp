@@ -5,7 +5,11 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "private_abi.hpp"
@@ -109,6 +113,15 @@ void FakeKernel::add_arena(std::uint64_t size)
 	arenas_.push_back({static_cast<std::byte *>(memory), offset, size, 0});
 }
 
+int FakeKernel::ring_doorbell(const FakeDoorbell &doorbell)
+{
+	doorbells++;
+	if (on_doorbell)
+		return on_doorbell(doorbell);
+	last_doorbell = doorbell;
+	return 0;
+}
+
 namespace {
 
 /// A request or response is a core part, then ours.
@@ -118,44 +131,117 @@ Own &own_part(void *buffer, std::size_t size)
 	return *reinterpret_cast<Own *>(static_cast<std::byte *>(buffer) + size - sizeof(Own));
 }
 
+/// What is the same in a write and in an ioctl
+struct RawDoorbell {
+	std::uint64_t response;
+	std::uint32_t qp_handle;
+	std::uint32_t wr_count;
+	std::uint32_t sge_count;
+	std::uint32_t wqe_size;
+};
+
+FakeDoorbell doorbell_of(const void *data)
+{
+	RawDoorbell raw{};
+
+	std::memcpy(&raw, data, sizeof(raw));
+	return {.by_ioctl = false,
+		.command = 0,
+		.in_octets = sizeof(raw),
+		.out_octets = 0,
+		.response = raw.response,
+		.qp_handle = raw.qp_handle,
+		.wr_count = raw.wr_count,
+		.sge_count = raw.sge_count,
+		.wqe_size = raw.wqe_size};
+}
+
+int uverbs_write(FakeKernel &kernel, const std::byte *data, std::size_t size)
+{
+	ib_uverbs_cmd_hdr header{};
+
+	if (kernel.refuse_write) {
+		kernel.refused_writes++;
+		return kernel.refuse_write;
+	}
+	std::memcpy(&header, data, sizeof(header));
+	if (size != sizeof(header) + sizeof(RawDoorbell) || header.in_words * 4 != size)
+		return EINVAL;
+	FakeDoorbell doorbell = doorbell_of(data + sizeof(header));
+	doorbell.command = header.command;
+	doorbell.out_octets = header.out_words * std::size_t{4};
+	return kernel.ring_doorbell(doorbell);
+}
+
+/// The rules of RDMA_VERBS_IOCTL, and of the method that runs the command of a write
+int uverbs_ioctl(FakeKernel &kernel, unsigned long request, ib_uverbs_ioctl_hdr *header)
+{
+	FakeDoorbell doorbell{};
+	std::uint64_t answer_to = 0;
+	unsigned int seen = 0;
+
+	if (request != RDMA_VERBS_IOCTL)
+		return ENOTTY;
+	if (header->length != sizeof(*header) + header->num_attrs * sizeof(ib_uverbs_attr) || header->reserved1 ||
+		header->reserved2 || header->driver_id != KIWARP_DRIVER_ID)
+		return EINVAL;
+	if (header->object_id != UVERBS_OBJECT_DEVICE || header->method_id != UVERBS_METHOD_INVOKE_WRITE)
+		return EPROTONOSUPPORT;
+	for (ib_uverbs_attr *attr = header->attrs; attr < header->attrs + header->num_attrs; attr++) {
+		if (attr->attr_data.reserved || attr->attr_id > UVERBS_ATTR_WRITE_CMD || (seen & 1U << attr->attr_id))
+			return EINVAL;
+		seen |= 1U << attr->attr_id;
+		switch (attr->attr_id) {
+		case UVERBS_ATTR_CORE_IN:
+			if (attr->len != sizeof(RawDoorbell))
+				return EINVAL;
+			doorbell = doorbell_of(
+				reinterpret_cast<const void *>(attr->data)); // NOLINT(performance-no-int-to-ptr)
+			break;
+		case UVERBS_ATTR_CORE_OUT:
+			answer_to = attr->data;
+			doorbell.out_octets = attr->len;
+			attr->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
+			break;
+		default:
+			if (attr->len != sizeof(std::uint64_t))
+				return EINVAL;
+			doorbell.command = static_cast<std::uint32_t>(attr->data);
+		}
+	}
+	if (seen != 7 || answer_to != doorbell.response)
+		return EINVAL;
+	doorbell.by_ioctl = true;
+	return kernel.ring_doorbell(doorbell);
+}
+
 } // namespace
 
 extern "C" {
 
-// The provider's write(2) and sched_yield(2), by the linker's --wrap.
-// NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
-ssize_t __real_write(int fd, const void *data, size_t size);
-ssize_t __wrap_write(int fd, const void *data, size_t size)
+// The provider's system calls, by the linker's --wrap.
+// NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,cert-dcl50-cpp)
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+	FakeKernel *kernel = FakeKernel::instance;
+
+	if (number != SYS_write || !kernel || a != kernel->fd())
+		return __real_syscall(number, a, b, c, d, e, f);
+	// NOLINTNEXTLINE(performance-no-int-to-ptr)
+	errno = uverbs_write(*kernel, reinterpret_cast<const std::byte *>(b), static_cast<std::size_t>(c));
+	return errno ? -1 : c;
+}
+
+int __real_ioctl(int fd, unsigned long request, void *argument);
+int __wrap_ioctl(int fd, unsigned long request, void *argument)
 {
 	FakeKernel *kernel = FakeKernel::instance;
 
 	if (!kernel || fd != kernel->fd())
-		return __real_write(fd, data, size);
-
-	struct {
-		std::uint32_t command;
-		std::uint16_t in_words;
-		std::uint16_t out_words;
-		std::uint64_t response;
-		std::uint32_t rest[4];
-	} raw;
-	if (size != sizeof(raw)) {
-		errno = EINVAL;
-		return -1;
-	}
-	std::memcpy(&raw, data, sizeof(raw));
-	const FakeDoorbell doorbell = {raw.command, raw.in_words, raw.out_words, raw.response, raw.rest[0], raw.rest[1],
-		raw.rest[2], raw.rest[3]};
-	kernel->doorbells++;
-	if (!kernel->on_doorbell) {
-		kernel->last_doorbell = doorbell;
-		return static_cast<ssize_t>(size);
-	}
-	if (const int error = kernel->on_doorbell(doorbell)) {
-		errno = error;
-		return -1;
-	}
-	return static_cast<ssize_t>(size);
+		return __real_ioctl(fd, request, argument);
+	errno = uverbs_ioctl(*kernel, request, static_cast<ib_uverbs_ioctl_hdr *>(argument));
+	return errno ? -1 : 0;
 }
 
 int __real_sched_yield();
@@ -165,7 +251,7 @@ int __wrap_sched_yield()
 		FakeKernel::instance->yields++;
 	return __real_sched_yield();
 }
-// NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
+// NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,cert-dcl50-cpp)
 
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ibv_cq *cq, void *, std::size_t,
 	void *response, std::size_t response_size)

@@ -53,10 +53,12 @@ struct FakeQp {
 	std::uint64_t cookie;
 };
 
+/// Alike by write(2) and by ioctl(2)
 struct FakeDoorbell {
+	bool by_ioctl;
 	std::uint32_t command;
-	std::uint32_t in_words;
-	std::uint32_t out_words;
+	std::size_t in_octets; // behind the header of a write
+	std::size_t out_octets;
 	std::uint64_t response;
 	std::uint32_t qp_handle;
 	std::uint32_t wr_count;
@@ -82,6 +84,9 @@ public:
 	/// What a doorbell answers: 0 or an errno value. Without one they are only counted.
 	std::function<int(const FakeDoorbell &)> on_doorbell;
 	std::atomic<int> doorbells = 0;
+	/// Write(2) is refused, as after a change of credentials; these aren't counted as doorbells.
+	std::atomic<int> refuse_write = 0;
+	std::atomic<int> refused_writes = 0;
 	std::atomic<int> yields = 0;
 	FakeDoorbell last_doorbell{};
 
@@ -99,6 +104,8 @@ public:
 	// For the fake command functions.
 	std::byte *ring(kiw_ring_geometry &geometry, std::uint32_t entries, std::uint32_t stride);
 	std::uint32_t new_handle() { return ++last_handle_; }
+	/// Returns 0 or an errno value.
+	int ring_doorbell(const FakeDoorbell &doorbell);
 	int fd() const { return context_.base.context.cmd_fd; }
 
 private:

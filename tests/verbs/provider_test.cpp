@@ -13,94 +13,9 @@
 #include <unistd.h>
 #include <vector>
 
-#include "cq.hpp"
-#include "fake_kernel.hpp"
-#include "qp.hpp"
+#include "provider_fixture.hpp"
 
 namespace {
-
-class Provider : public testing::Test {
-protected:
-	static constexpr std::uint32_t depth = 8;
-
-	Provider()
-	{
-		cq = kiw::create_cq(kernel.context(), 64, nullptr, 0);
-		qp = new_qp();
-		connect();
-	}
-
-	~Provider() override
-	{
-		kernel.refuse_destroy = 0;
-		if (qp)
-			kiw::destroy_qp(qp);
-		if (cq)
-			kiw::destroy_cq(cq);
-	}
-
-	ibv_qp *new_qp(ibv_cq *recv_cq = nullptr, int signal_all = 0)
-	{
-		ibv_qp_init_attr attr{};
-		attr.send_cq = cq;
-		attr.recv_cq = recv_cq ? recv_cq : cq;
-		attr.cap = {depth, depth, 4, 3, 100};
-		attr.sq_sig_all = signal_all;
-		attr.qp_type = IBV_QPT_RC;
-		return kiw::create_qp(kernel.pd(), &attr);
-	}
-
-	/// The first post finds out whether there is a connection, by a doorbell of its own.
-	void connect() { kiw::Qp::from(qp).connected = true; }
-
-	static ibv_send_wr send_wr(std::uint64_t id = 0, unsigned int flags = IBV_SEND_SIGNALED)
-	{
-		ibv_send_wr wr{};
-		wr.wr_id = id;
-		wr.opcode = IBV_WR_SEND;
-		wr.send_flags = flags;
-		return wr;
-	}
-
-	int post(ibv_send_wr wr)
-	{
-		ibv_send_wr *bad = nullptr;
-		const int error = kiw::post_send(qp, &wr, &bad);
-
-		EXPECT_EQ(bad, error ? &wr : nullptr);
-		return error;
-	}
-
-	int post_receive(std::uint64_t id, int sges = 0)
-	{
-		std::array<ibv_sge, 8> list{};
-		ibv_recv_wr wr{};
-		wr.wr_id = id;
-		wr.sg_list = list.data();
-		wr.num_sge = sges;
-		ibv_recv_wr *bad = nullptr;
-		const int error = kiw::post_recv(qp, &wr, &bad);
-
-		EXPECT_EQ(bad, error ? &wr : nullptr);
-		return error;
-	}
-
-	kiw_cqe send_cqe(std::uint32_t wq_index, std::uint64_t id = 0) const
-	{
-		kiw_cqe cqe{};
-		cqe.wr_id = id;
-		cqe.wq_index = wq_index;
-		return cqe;
-	}
-
-	int poll(ibv_wc *wc, int max = 1) { return kiw::poll_cq(cq, max, wc); }
-	FakeWorkRing &sq() { return kernel.qp(qp).sq; }
-	FakeWorkRing &rq() { return kernel.qp(qp).rq; }
-
-	FakeKernel kernel;
-	ibv_cq *cq;
-	ibv_qp *qp;
-};
 
 TEST_F(Provider, DoorbellIsAnEmptyPostSend)
 {
@@ -108,8 +23,9 @@ TEST_F(Provider, DoorbellIsAnEmptyPostSend)
 	EXPECT_EQ(kernel.doorbells, 1);
 	const FakeDoorbell &bell = kernel.last_doorbell;
 	EXPECT_EQ(bell.command, IB_USER_VERBS_CMD_POST_SEND);
-	EXPECT_EQ(bell.in_words * 4, 32);
-	EXPECT_EQ(bell.out_words * 4, sizeof(ib_uverbs_post_send_resp));
+	EXPECT_FALSE(bell.by_ioctl);
+	EXPECT_EQ(bell.in_octets, sizeof(ib_uverbs_post_send));
+	EXPECT_EQ(bell.out_octets, sizeof(ib_uverbs_post_send_resp));
 	EXPECT_NE(bell.response, 0);
 	EXPECT_EQ(bell.qp_handle, qp->handle);
 	EXPECT_EQ(bell.wr_count, 0);
@@ -295,101 +211,6 @@ TEST_F(Provider, ReceivesRingOnlyWhileFlushing)
 	EXPECT_EQ(kernel.last_doorbell.command, IB_USER_VERBS_CMD_POST_RECV);
 	EXPECT_EQ(kernel.last_doorbell.wqe_size, sizeof(ib_uverbs_recv_wr));
 	EXPECT_EQ(rq().produced(), 2);
-}
-
-TEST_F(Provider, WithoutAConnectionNothingIsPosted)
-{
-	int answer = EINVAL;
-	kernel.on_doorbell = [&](const FakeDoorbell &) {
-		EXPECT_EQ(sq().produced(), 0);
-		return answer;
-	};
-	kiw::Qp::from(qp).connected = false;
-	EXPECT_EQ(post(send_wr(1)), EINVAL);
-	EXPECT_EQ(sq().produced(), 0);
-	answer = ENOTCONN;
-	EXPECT_EQ(post(send_wr(2)), ENOTCONN);
-	EXPECT_EQ(sq().produced(), 0);
-	kernel.on_doorbell = nullptr;
-	EXPECT_EQ(post(send_wr(3)), 0);
-	EXPECT_EQ(sq().produced(), 1);
-	EXPECT_EQ(sq().entry<kiw_wqe>(0).wr_id, 3);
-}
-
-TEST_F(Provider, AfterAnOrderlyCloseNothingStaysPosted)
-{
-	EXPECT_EQ(post(send_wr(1)), 0);
-	kernel.on_doorbell = [](const FakeDoorbell &) {
-		return EINVAL;
-	};
-	EXPECT_EQ(post(send_wr(2)), EINVAL);
-	EXPECT_EQ(sq().produced(), 1);
-	EXPECT_EQ(post(send_wr(3)), EINVAL);
-	kernel.on_doorbell = nullptr;
-	EXPECT_EQ(post(send_wr(4)), 0);
-	EXPECT_EQ(sq().produced(), 2);
-	EXPECT_EQ(sq().entry<kiw_wqe>(1).wr_id, 4);
-}
-
-// The kernel may send by itself what was published, and the peer close, all before the doorbell that says so.
-TEST_F(Provider, WhatWasSentBeforeAnOrderlyCloseIsPosted)
-{
-	kernel.on_doorbell = [this](const FakeDoorbell &) {
-		sq().header().cons = sq().produced();
-		return EINVAL;
-	};
-	EXPECT_EQ(post(send_wr(1)), 0);
-	EXPECT_EQ(sq().produced(), 1);
-	EXPECT_EQ(post(send_wr(2)), EINVAL);
-	EXPECT_EQ(sq().produced(), 1);
-}
-
-TEST_F(Provider, WhatWasSentBeforeTheDeviceWentIsPosted)
-{
-	kernel.on_doorbell = [this](const FakeDoorbell &) {
-		sq().header().cons = sq().produced();
-		return ENOTCONN;
-	};
-	EXPECT_EQ(post(send_wr(1)), 0);
-	EXPECT_EQ(sq().produced(), 1);
-	EXPECT_EQ(post(send_wr(2)), ENOTCONN);
-	EXPECT_EQ(sq().produced(), 1);
-}
-
-TEST_F(Provider, OfAListTheRestIsRefusedAfterAnOrderlyClose)
-{
-	std::array<ibv_send_wr, 3> list{send_wr(1), send_wr(2), send_wr(3)};
-	list[0].next = &list[1];
-	list[1].next = &list[2];
-	kernel.on_doorbell = [this](const FakeDoorbell &) {
-		sq().header().cons = 2;
-		return EINVAL;
-	};
-	ibv_send_wr *bad = nullptr;
-	EXPECT_EQ(kiw::post_send(qp, list.data(), &bad), EINVAL);
-	EXPECT_EQ(bad, &list[2]);
-	EXPECT_EQ(sq().produced(), 2);
-}
-
-TEST_F(Provider, DeviceRemovalIsReported)
-{
-	kernel.on_doorbell = [](const FakeDoorbell &) {
-		return EIO;
-	};
-	EXPECT_EQ(post(send_wr()), EIO);
-	EXPECT_EQ(kernel.doorbells, 1);
-	rq().set_flags(KIW_RING_FLUSH);
-	EXPECT_EQ(post_receive(0), EIO);
-}
-
-TEST_F(Provider, TransientErrorsOfTheDoorbellAreTriedAgain)
-{
-	int left = 3;
-	kernel.on_doorbell = [&](const FakeDoorbell &) {
-		return left-- > 0 ? ENOMEM : 0;
-	};
-	EXPECT_EQ(post(send_wr()), 0);
-	EXPECT_EQ(kernel.doorbells, 4);
 }
 
 TEST_F(Provider, FullRingSaysEnomemUntilACompletionIsPolled)
