@@ -45,7 +45,9 @@ void free_context(ibv_context *context)
 {
 	Context &own = Context::from(context);
 
+	// In a child of fork(), too: it closes its own descriptors, and the parent's file stays open.
 	verbs_uninit_context(&own.base);
+	own.origin.close();
 	std::free(&own);
 }
 
@@ -83,13 +85,21 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 	auto *own = static_cast<Context *>(memory);
 	verbs_context *context = &own->base;
 
-	if (const int error = ibv_cmd_get_context(context, &request, sizeof(request), &response, sizeof(response))) {
+	const auto give_up = [&](int error) -> verbs_context * {
 		verbs_uninit_context(context);
-		std::free(context);
+		std::free(own);
 		errno = error;
 		return nullptr;
-	}
+	};
+
 	::new (&own->mappings) Mappings;
+	::new (&own->origin) Origin;
+	if (const int error = own->origin.open())
+		return give_up(error);
+	if (const int error = ibv_cmd_get_context(context, &request, sizeof(request), &response, sizeof(response))) {
+		own->origin.close();
+		return give_up(error);
+	}
 	verbs_set_ops(context, &context_ops);
 	return context;
 }

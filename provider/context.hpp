@@ -6,12 +6,14 @@
 #include <infiniband/verbs.h>
 
 #include "mapping.hpp"
+#include "origin.hpp"
 
 namespace kiw {
 
 struct Context {
 	verbs_context base; // first
 	Mappings mappings;
+	Origin origin;
 
 	static Context &from(ibv_context *context) { return *reinterpret_cast<Context *>(verbs_get_ctx(context)); }
 };

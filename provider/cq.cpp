@@ -82,6 +82,10 @@ ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 	pabi::CreateCq request{};
 	pabi::Response<8, kiw_create_cq_resp> response{};
 
+	if (Context::from(context).origin.inherited()) {
+		errno = EPERM;
+		return nullptr;
+	}
 	Owner<Cq> cq = make<Cq>();
 	if (!cq) {
 		errno = ENOMEM;
@@ -94,6 +98,7 @@ ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 		return nullptr;
 	}
 
+	cq->origin = Context::from(context).origin;
 	error = cq->ring.open(Context::from(context).mappings, context->cmd_fd, response.own.ring,
 		static_cast<std::uint32_t>(cq->ibv.cqe), sizeof(kiw_cqe));
 	if (error) {
@@ -106,6 +111,8 @@ ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 
 int destroy_cq(ibv_cq *cq)
 {
+	if (Cq::from(cq).origin.inherited())
+		return EPERM;
 	if (const int error = ibv_cmd_destroy_cq(cq))
 		return error;
 	destroy(&Cq::from(cq));
@@ -114,6 +121,8 @@ int destroy_cq(ibv_cq *cq)
 
 int poll_cq(ibv_cq *cq, int max, ibv_wc *wc)
 {
+	if (Cq::from(cq).origin.inherited()) [[unlikely]]
+		return -EPERM;
 	std::uint32_t idle = 0;
 	const int found = take(Cq::from(cq), max, wc, idle);
 
@@ -125,6 +134,8 @@ int poll_cq(ibv_cq *cq, int max, ibv_wc *wc)
 
 int req_notify_cq(ibv_cq *cq, int solicited_only)
 {
+	if (Cq::from(cq).origin.inherited()) [[unlikely]]
+		return EPERM;
 	Cq::from(cq).ring.arm(solicited_only);
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <infiniband/verbs.h>
 
 #include "lock.hpp"
+#include "origin.hpp"
 #include "ring.hpp"
 
 namespace kiw {
@@ -16,6 +17,7 @@ struct Qp;
 struct alignas(64) Cq {
 	ibv_cq ibv;
 	CompletionRing ring;
+	Origin origin;
 	// Protects what follows, and the slots.
 	Lock lock;
 	// The ring's copy is only written.

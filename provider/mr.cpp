@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "context.hpp"
 #include "memory.hpp"
 
 namespace kiw {
@@ -12,6 +13,10 @@ ibv_pd *alloc_pd(ibv_context *context)
 	pabi::AllocPd request{};
 	ib_uverbs_alloc_pd_resp response{};
 
+	if (Context::from(context).origin.inherited()) {
+		errno = EPERM;
+		return nullptr;
+	}
 	Owner<ibv_pd> pd = make<ibv_pd>();
 	if (!pd) {
 		errno = ENOMEM;
@@ -27,6 +32,8 @@ ibv_pd *alloc_pd(ibv_context *context)
 
 int dealloc_pd(ibv_pd *pd)
 {
+	if (Context::from(pd->context).origin.inherited())
+		return EPERM;
 	if (const int error = ibv_cmd_dealloc_pd(pd))
 		return error;
 	destroy(pd);
@@ -38,6 +45,10 @@ ibv_mr *reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova
 	pabi::RegMr request{};
 	ib_uverbs_reg_mr_resp response{};
 
+	if (Context::from(pd->context).origin.inherited()) {
+		errno = EPERM;
+		return nullptr;
+	}
 	Owner<pabi::MemoryRegion> mr = make<pabi::MemoryRegion>();
 	if (!mr) {
 		errno = ENOMEM;
@@ -53,6 +64,8 @@ ibv_mr *reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova
 
 int dereg_mr(pabi::MemoryRegion *mr)
 {
+	if (Context::from(mr->mr.context).origin.inherited())
+		return EPERM;
 	if (const int error = ibv_cmd_dereg_mr(mr))
 		return error;
 	destroy(mr);

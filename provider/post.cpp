@@ -287,6 +287,10 @@ int post_send(ibv_qp *ibv, ibv_send_wr *wr, ibv_send_wr **bad_wr)
 {
 	Qp &qp = Qp::from(ibv);
 
+	if (qp.origin.inherited()) [[unlikely]] {
+		*bad_wr = wr;
+		return EPERM;
+	}
 	if (const int error = check_connected(qp)) {
 		*bad_wr = wr;
 		return error;
@@ -296,7 +300,13 @@ int post_send(ibv_qp *ibv, ibv_send_wr *wr, ibv_send_wr **bad_wr)
 
 int post_recv(ibv_qp *ibv, ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
 {
-	return post<RecvSide>(Qp::from(ibv), wr, bad_wr);
+	Qp &qp = Qp::from(ibv);
+
+	if (qp.origin.inherited()) [[unlikely]] {
+		*bad_wr = wr;
+		return EPERM;
+	}
+	return post<RecvSide>(qp, wr, bad_wr);
 }
 
 } // namespace kiw

@@ -50,6 +50,10 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
 	pabi::RequestWith<64, kiw_create_qp_req> request{};
 	pabi::Response<32, kiw_create_qp_resp> response{};
 
+	if (Context::from(pd->context).origin.inherited()) {
+		errno = EPERM;
+		return nullptr;
+	}
 	Owner<Qp> qp = make<Qp>();
 	if (!qp) {
 		errno = ENOMEM;
@@ -67,6 +71,7 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
 		errno = error;
 		return nullptr;
 	}
+	qp->origin = Context::from(pd->context).origin;
 	qp->signal_all = attr->sq_sig_all;
 	qp->max_inline = attr->cap.max_inline_data;
 	qp->doorbell.init(pd->context->cmd_fd, qp->base.qp.handle);
@@ -77,6 +82,8 @@ int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_att
 {
 	pabi::QueryQp request{};
 
+	if (Qp::from(qp).origin.inherited())
+		return EPERM;
 	if (const int error = ibv_cmd_query_qp(qp, attr, mask, init_attr, &request, sizeof(request)))
 		return error;
 	// The kernel doesn't know: it sees single requests, signalled or not.
@@ -88,6 +95,8 @@ int modify_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask)
 {
 	pabi::ModifyQp request{};
 
+	if (Qp::from(ibv).origin.inherited())
+		return EPERM;
 	if (const int error = ibv_cmd_modify_qp(ibv, attr, mask, &request, sizeof(request)))
 		return error;
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
@@ -105,6 +114,8 @@ int destroy_qp(ibv_qp *ibv)
 {
 	Qp &qp = Qp::from(ibv);
 
+	if (qp.origin.inherited())
+		return EPERM;
 	if (const int error = ibv_cmd_destroy_qp(ibv))
 		return error;
 	// The kernel doesn't know the QP any more and adds no completions of it. Those that are in the CQs

@@ -9,6 +9,7 @@
 
 #include "doorbell.hpp"
 #include "lock.hpp"
+#include "origin.hpp"
 #include "private_abi.hpp"
 #include "ring.hpp"
 
@@ -55,6 +56,7 @@ struct alignas(64) WorkQueue { // NOLINT(clang-analyzer-optin.performance.Paddin
 
 struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	pabi::QueuePair base;
+	Origin origin;
 	Doorbell doorbell;
 	std::uint32_t max_inline = 0;
 	bool signal_all = false;

@@ -63,6 +63,8 @@ FakeKernel::FakeKernel()
 	context()->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	context()->cmd_fd = memfd_create("fake uverbs", MFD_CLOEXEC);
 	context_.base.sz = sizeof(context_.base);
+	if (context_.origin.open())
+		std::abort();
 	pd_.context = context();
 	instance = this;
 }
@@ -72,6 +74,7 @@ FakeKernel::~FakeKernel()
 	for (const Arena &arena : arenas_)
 		munmap(arena.memory, arena.size);
 	close(fd());
+	context_.origin.close();
 	instance = nullptr;
 }
 
@@ -260,6 +263,7 @@ int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ib
 	auto &own = own_part<kiw_create_cq_resp>(response, response_size);
 	FakeCompletionRing ring{};
 
+	kernel.commands++;
 	if (kernel.refuse_create)
 		return kernel.refuse_create;
 	ring.memory = kernel.ring(ring.geometry, std::bit_ceil(static_cast<std::uint32_t>(cqe)), sizeof(kiw_cqe));
@@ -278,6 +282,7 @@ int ibv_cmd_destroy_cq(ibv_cq *cq)
 {
 	FakeKernel &kernel = *FakeKernel::instance;
 
+	kernel.commands++;
 	if (!kernel.refuse_destroy)
 		kernel.cqs.erase(cq->handle);
 	return kernel.refuse_destroy;
@@ -291,6 +296,7 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *requ
 	ibv_qp_cap &cap = attr->cap;
 	FakeQp fake{};
 
+	kernel.commands++;
 	if (kernel.refuse_create)
 		return kernel.refuse_create;
 	fake.cookie = own_part<kiw_create_qp_req>(request, request_size).cookie;
@@ -322,6 +328,7 @@ int ibv_cmd_destroy_qp(ibv_qp *qp)
 {
 	FakeKernel &kernel = *FakeKernel::instance;
 
+	kernel.commands++;
 	if (!kernel.refuse_destroy)
 		kernel.qps.erase(qp->handle);
 	return kernel.refuse_destroy;
@@ -329,11 +336,40 @@ int ibv_cmd_destroy_qp(ibv_qp *qp)
 
 int ibv_cmd_modify_qp(ibv_qp *, ibv_qp_attr *, int, void *, std::size_t)
 {
+	FakeKernel::instance->commands++;
 	return FakeKernel::instance->refuse_modify;
 }
 
 int ibv_cmd_query_qp(ibv_qp *, ibv_qp_attr *, int, ibv_qp_init_attr *, void *, std::size_t)
 {
+	FakeKernel::instance->commands++;
+	return 0;
+}
+
+int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, void *, std::size_t, void *, std::size_t)
+{
+	FakeKernel::instance->commands++;
+	pd->context = context;
+	return 0;
+}
+
+int ibv_cmd_dealloc_pd(ibv_pd *)
+{
+	FakeKernel::instance->commands++;
+	return 0;
+}
+
+int ibv_cmd_reg_mr(ibv_pd *pd, void *, std::size_t, std::uint64_t, int, kiw::pabi::MemoryRegion *mr, void *,
+	std::size_t, void *, std::size_t)
+{
+	FakeKernel::instance->commands++;
+	mr->mr.context = pd->context;
+	return 0;
+}
+
+int ibv_cmd_dereg_mr(kiw::pabi::MemoryRegion *)
+{
+	FakeKernel::instance->commands++;
 	return 0;
 }
 

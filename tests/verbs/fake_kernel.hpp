@@ -95,6 +95,8 @@ public:
 	int refuse_create = 0;
 	int refuse_destroy = 0;
 	int refuse_modify = 0;
+	/// Calls of the fake command functions
+	int commands = 0;
 
 	std::map<std::uint32_t, FakeCompletionRing> cqs;
 	std::map<std::uint32_t, FakeQp> qps;

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// A child of fork() and the objects that it inherits, against the fake kernel.
+#include <cerrno>
+#include <functional>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "mr.hpp"
+#include "provider_fixture.hpp"
+
+namespace {
+
+/// Whether a verb that makes an object failed with EPERM
+bool not_made(const void *object)
+{
+	return !object && errno == EPERM;
+}
+
+class Inherited : public Provider {
+protected:
+	/// Each call that a child can make on what it inherits, and whether it was refused
+	std::vector<std::pair<std::string, std::function<bool()>>> calls()
+	{
+		return {
+			{"poll_cq",
+				[this] {
+					return kiw::poll_cq(cq, 1, &wc) == -EPERM;
+				}},
+			{"req_notify_cq",
+				[this] {
+					return kiw::req_notify_cq(cq, 0) == EPERM;
+				}},
+			{"post_send",
+				[this] {
+					return post_send() == EPERM;
+				}},
+			{"post_send, first",
+				[this] {
+					kiw::Qp::from(qp).connected = false;
+					return post_send() == EPERM;
+				}},
+			{"post_recv",
+				[this] {
+					return post_recv() == EPERM;
+				}},
+			{"modify_qp",
+				[this] {
+					return kiw::modify_qp(qp, &attr, IBV_QP_STATE) == EPERM;
+				}},
+			{"query_qp",
+				[this] {
+					return kiw::query_qp(qp, &attr, IBV_QP_STATE, &init) == EPERM;
+				}},
+			{"destroy_qp",
+				[this] {
+					return kiw::destroy_qp(qp) == EPERM;
+				}},
+			{"destroy_cq",
+				[this] {
+					return kiw::destroy_cq(cq) == EPERM;
+				}},
+			{"dereg_mr",
+				[this] {
+					return kiw::dereg_mr(&mr) == EPERM;
+				}},
+			{"dealloc_pd",
+				[this] {
+					return kiw::dealloc_pd(kernel.pd()) == EPERM;
+				}},
+			{"create_cq",
+				[this] {
+					return not_made(kiw::create_cq(kernel.context(), 8, nullptr, 0));
+				}},
+			{"create_qp",
+				[this] {
+					return not_made(new_qp());
+				}},
+			{"alloc_pd",
+				[this] {
+					return not_made(kiw::alloc_pd(kernel.context()));
+				}},
+			{"reg_mr",
+				[this] {
+					return not_made(kiw::reg_mr(kernel.pd(), this, 8, 0, 0));
+				}},
+		};
+	}
+
+	/// Runs in a child: how many calls weren't refused, or reached the kernel.
+	int faults()
+	{
+		const int commands = kernel.commands, doorbells = kernel.doorbells;
+		int faults = 0;
+
+		for (const auto &[name, refused] : calls())
+			if (!refused() || kernel.commands != commands || kernel.doorbells != doorbells)
+				faults++, (void)!write(2, (name + " in a child\n").data(), name.size() + 12);
+		return faults;
+	}
+
+	int post_send()
+	{
+		ibv_send_wr wr = send_wr(), *bad = nullptr;
+		const int error = kiw::post_send(qp, &wr, &bad);
+
+		return bad == &wr ? error : 0;
+	}
+
+	int post_recv()
+	{
+		ibv_recv_wr wr{}, *bad = nullptr;
+		const int error = kiw::post_recv(qp, &wr, &bad);
+
+		return bad == &wr ? error : 0;
+	}
+
+	static int status_of(pid_t child)
+	{
+		int status = -1;
+
+		waitpid(child, &status, 0);
+		return status;
+	}
+
+	kiw::pabi::MemoryRegion mr{.mr = {.context = kernel.context()}, .type = 0, .access = 0};
+	ibv_qp_attr attr{};
+	ibv_qp_init_attr init{};
+	ibv_wc wc{};
+};
+
+TEST_F(Inherited, ObjectsAreRefusedWhateverIsAsked)
+{
+	const pid_t child = fork();
+	if (child == 0)
+		_exit(faults());
+	EXPECT_EQ(status_of(child), 0);
+}
+
+TEST_F(Inherited, ObjectsAreRefusedToGrandchildrenToo)
+{
+	const pid_t child = fork();
+	if (child == 0) {
+		const pid_t grandchild = fork();
+
+		_exit(grandchild == 0 ? faults() : status_of(grandchild) != 0);
+	}
+	EXPECT_EQ(status_of(child), 0);
+}
+
+TEST_F(Inherited, ObjectsStayTheParents)
+{
+	EXPECT_EQ(post(send_wr(1)), 0);
+	for (const auto &spawn : std::vector<std::function<int()>>{[] {
+									   const pid_t child = fork();
+									   if (child == 0)
+										   _exit(0);
+									   return status_of(child);
+								   },
+		     [] { return system("true"); }, // NOLINT(cert-env33-c)
+		     [] {
+			     const pid_t child = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork)
+			     if (child == 0)
+				     _exit(0);
+			     return status_of(child);
+		     }}) {
+		EXPECT_EQ(spawn(), 0);
+		EXPECT_EQ(post(send_wr(2)), 0);
+		EXPECT_EQ(post_receive(3), 0);
+		EXPECT_EQ(poll(&wc), 0);
+		EXPECT_EQ(kiw::req_notify_cq(cq, 0), 0);
+		EXPECT_EQ(kiw::modify_qp(qp, &attr, 0), 0);
+	}
+	EXPECT_EQ(sq().produced(), 4);
+}
+
+TEST_F(Inherited, ContextDoesNotHinderOneOfTheChildsOwn)
+{
+	const pid_t child = fork();
+	if (child == 0) {
+		FakeKernel own;
+		ibv_cq *const own_cq = kiw::create_cq(own.context(), 8, nullptr, 0);
+		const bool good = own_cq && kiw::poll_cq(own_cq, 1, &wc) == 0 && kiw::destroy_cq(own_cq) == 0;
+
+		_exit(good && kiw::poll_cq(cq, 1, &wc) == -EPERM ? 0 : 1);
+	}
+	EXPECT_EQ(status_of(child), 0);
+}
+
+} // namespace
