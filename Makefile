@@ -40,6 +40,11 @@ config:
 provider:
 	$(MAKE) -C provider O=$(out)/provider $(user)
 
+## provider-abis: checks the provider against the private ABIs of all rdma-cores that it knows, whichever is installed
+.PHONY: provider-abis
+provider-abis:
+	$(MAKE) -C provider abis $(user)
+
 ## tests: all test programs; the KUnit module too where the kernel has KUnit
 .PHONY: tests $(test_dirs) kunit
 tests: $(test_dirs) $(if $(kunit),kunit)

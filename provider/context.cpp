@@ -96,7 +96,7 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 	::new (&own->origin) Origin;
 	if (const int error = own->origin.open())
 		return give_up(error);
-	if (const int error = ibv_cmd_get_context(context, &request, sizeof(request), &response, sizeof(response))) {
+	if (const int error = pabi::get_context(context, &request, sizeof(request), &response, sizeof(response))) {
 		own->origin.close();
 		return give_up(error);
 	}

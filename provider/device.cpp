@@ -49,7 +49,7 @@ constexpr pabi::DeviceOps device_ops = {
 
 [[gnu::constructor]] void register_driver()
 {
-	verbs_register_driver_34(&device_ops);
+	verbs_register_driver(&device_ops);
 }
 
 } // namespace

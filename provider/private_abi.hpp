@@ -1,12 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// The interface between libibverbs and its providers, private ABI 34 (rdma-core 36 to 56), as far as
-// this provider uses it. Distributions install no header for it.
+// The interface between libibverbs and its providers, as far as this provider uses it, for rdma-core 34
+// to 65. Distributions install no header for it.
 //
-// What libibverbs owns and the provider only carries is left as opaque octets. ibv_qp_ex grew inside
-// ABI 34, so it comes from the installed <infiniband/verbs.h>, and a provider is built for the minor
-// version of libibverbs that it is installed beside.
+// KIW_RDMA_CORE says which layouts are wanted: the first release that had them, as libibverbs.mk finds
+// it out. The number of the private ABI isn't enough, since it stayed the same when rdma-core 35, 36 and
+// 62 added members.
+//
+// What libibverbs owns and the provider only carries is left as opaque octets. ibv_qp_ex and
+// verbs_context grew, too; they are public, so they come from the installed <infiniband/verbs.h>, and a
+// provider is built for the libibverbs that it is installed beside. With KIW_OTHER_VERBS_H that header
+// is another release's: such a build only checks the layouts.
 #pragma once
+
+#ifndef KIW_RDMA_CORE
+#define KIW_RDMA_CORE 36 // Debian 12 and 13
+#endif
+
+#if KIW_RDMA_CORE == 65
+#define KIW_PABI 65
+#elif KIW_RDMA_CORE == 64
+#define KIW_PABI 64
+#elif KIW_RDMA_CORE == 59 || KIW_RDMA_CORE == 62
+#define KIW_PABI 59
+#elif KIW_RDMA_CORE == 57
+#define KIW_PABI 57
+#elif KIW_RDMA_CORE >= 34 && KIW_RDMA_CORE <= 36
+#define KIW_PABI 34
+#else
+#error KIW_RDMA_CORE is no release that begins a layout
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +39,38 @@
 
 namespace kiw::pabi {
 
-inline constexpr int version = 34;
+/// Places that moved between releases: of members in octets, of operations in slots
+struct Layout {
+	int rdma_core;
+	std::size_t verbs_context, sysfs_abi_ver, sysfs_device;
+	std::size_t alloc_pd, create_cq, create_qp, dealloc_pd, dereg_mr, destroy_cq, destroy_qp, free_context,
+		modify_qp, poll_cq, post_recv, post_send, query_device_ex, query_port, query_qp, reg_mr, req_notify_cq,
+		end;
+};
+
+// clang-format off
+inline constexpr Layout layouts[] = {
+	{34, 648, 964, 984, 5, 15, 19, 26, 28, 31, 34, 39, 46, 52, 53, 54, 57, 59, 60, 66, 67, 73},
+	{35, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 67, 68, 75},
+	{36, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 68, 69, 76},
+	{57, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 68, 69, 76},
+	{59, 672, 968, 992, 6, 16, 20, 28, 30, 33, 36, 41, 49, 55, 56, 57, 60, 62, 63, 70, 72, 79},
+	{62, 680, 968, 992, 6, 16, 20, 28, 30, 33, 36, 42, 50, 56, 57, 58, 61, 63, 65, 72, 74, 81},
+	{64, 696, 968, 992, 7, 17, 21, 29, 31, 34, 37, 44, 52, 58, 59, 60, 63, 65, 67, 74, 76, 83},
+	{65, 696, 968, 992, 7, 18, 22, 30, 32, 36, 39, 46, 56, 62, 63, 64, 69, 71, 73, 82, 84, 93},
+};
+// clang-format on
+
+consteval Layout layout_of(int rdma_core)
+{
+	for (const Layout &layout : layouts)
+		if (layout.rdma_core == rdma_core)
+			return layout;
+	return {};
+}
+
+inline constexpr Layout layout = layout_of(KIW_RDMA_CORE);
+static_assert(layout.rdma_core == KIW_RDMA_CORE);
 
 enum MatchKind : std::uint8_t {
 	match_end = 0,
@@ -54,12 +108,14 @@ struct SysfsDevice {
 	std::uint32_t driver_id; // 0: the kernel didn't say
 	std::uint32_t node_type;
 	int ibdev_idx;
+#if KIW_RDMA_CORE >= 35
 	std::uint32_t num_ports;
+#endif
 	std::uint32_t abi_ver;
 	std::int64_t time_created[2];
 };
 
-static_assert(sizeof(SysfsDevice) == 992);
+static_assert(sizeof(SysfsDevice) == layout.sysfs_device);
 static_assert(offsetof(SysfsDevice, provider_data) == 16);
 static_assert(offsetof(SysfsDevice, match) == 24);
 static_assert(offsetof(SysfsDevice, flags) == 32);
@@ -71,9 +127,9 @@ static_assert(offsetof(SysfsDevice, modalias) == 432);
 static_assert(offsetof(SysfsDevice, node_guid) == 944);
 static_assert(offsetof(SysfsDevice, driver_id) == 952);
 static_assert(offsetof(SysfsDevice, node_type) == 956);
-static_assert(offsetof(SysfsDevice, num_ports) == 964);
-static_assert(offsetof(SysfsDevice, abi_ver) == 968);
-static_assert(offsetof(SysfsDevice, time_created) == 976);
+static_assert(offsetof(SysfsDevice, ibdev_idx) == 960);
+static_assert(offsetof(SysfsDevice, abi_ver) == layout.sysfs_abi_ver);
+static_assert(offsetof(SysfsDevice, time_created) == layout.sysfs_device - 16);
 
 struct DeviceOps;
 
@@ -112,8 +168,10 @@ static_assert(offsetof(DeviceOps, match_device) == 32);
 static_assert(offsetof(DeviceOps, alloc_context) == 40);
 static_assert(offsetof(DeviceOps, uninit_device) == 64);
 
-static_assert(sizeof(verbs_context) == 648);
-static_assert(offsetof(verbs_context, context) == 320);
+#ifndef KIW_OTHER_VERBS_H
+static_assert(sizeof(verbs_context) == layout.verbs_context);
+#endif
+static_assert(sizeof(verbs_context) - offsetof(verbs_context, context) == 328);
 static_assert(offsetof(ibv_context, cmd_fd) == 264);
 
 struct MemoryRegion {
@@ -147,7 +205,13 @@ using Unused = void (*)();
 
 struct ContextOps {
 	Unused advise_mr = nullptr;
+#if KIW_RDMA_CORE >= 64
+	Unused alloc_buf = nullptr;
+#endif
 	Unused alloc_dm = nullptr;
+#if KIW_RDMA_CORE >= 59
+	Unused alloc_dmah = nullptr;
+#endif
 	Unused alloc_mw = nullptr;
 	Unused alloc_null_mr = nullptr;
 	Unused alloc_parent_domain = nullptr;
@@ -160,6 +224,9 @@ struct ContextOps {
 	Unused close_xrcd = nullptr;
 	Unused cq_event = nullptr;
 	Unused create_ah = nullptr;
+#if KIW_RDMA_CORE >= 65
+	Unused create_comp_cntr = nullptr;
+#endif
 	Unused create_counters = nullptr;
 	ibv_cq *(*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector) = nullptr;
 	Unused create_cq_ex = nullptr;
@@ -171,11 +238,17 @@ struct ContextOps {
 	Unused create_srq = nullptr;
 	Unused create_srq_ex = nullptr;
 	Unused create_wq = nullptr;
+#if KIW_RDMA_CORE >= 59
+	Unused dealloc_dmah = nullptr;
+#endif
 	Unused dealloc_mw = nullptr;
 	int (*dealloc_pd)(ibv_pd *) = nullptr;
 	Unused dealloc_td = nullptr;
 	int (*dereg_mr)(MemoryRegion *) = nullptr;
 	Unused destroy_ah = nullptr;
+#if KIW_RDMA_CORE >= 65
+	Unused destroy_comp_cntr = nullptr;
+#endif
 	Unused destroy_counters = nullptr;
 	int (*destroy_cq)(ibv_cq *) = nullptr;
 	Unused destroy_flow = nullptr;
@@ -185,12 +258,24 @@ struct ContextOps {
 	Unused destroy_srq = nullptr;
 	Unused destroy_wq = nullptr;
 	Unused detach_mcast = nullptr;
+#if KIW_RDMA_CORE >= 62
+	Unused dm_export_dmabuf_fd = nullptr;
+#endif
+#if KIW_RDMA_CORE >= 64
+	Unused free_buf = nullptr;
+#endif
 	void (*free_context)(ibv_context *) = nullptr;
 	Unused free_dm = nullptr;
 	Unused get_srq_num = nullptr;
+#if KIW_RDMA_CORE >= 35
 	Unused import_dm = nullptr;
+#endif
 	Unused import_mr = nullptr;
 	Unused import_pd = nullptr;
+#if KIW_RDMA_CORE >= 65
+	Unused inc_comp_cntr = nullptr;
+	Unused inc_err_comp_cntr = nullptr;
+#endif
 	Unused modify_cq = nullptr;
 	Unused modify_flow_action_esp = nullptr;
 	int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int mask) = nullptr;
@@ -204,46 +289,73 @@ struct ContextOps {
 	int (*post_send)(ibv_qp *, ibv_send_wr *, ibv_send_wr **) = nullptr;
 	Unused post_srq_ops = nullptr;
 	Unused post_srq_recv = nullptr;
+#if KIW_RDMA_CORE >= 65
+	Unused qp_attach_comp_cntr = nullptr;
+	Unused query_comp_cntr_caps = nullptr;
+#endif
 	int (*query_device_ex)(
 		ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *, std::size_t) = nullptr;
 	Unused query_ece = nullptr;
 	int (*query_port)(ibv_context *, std::uint8_t port, ibv_port_attr *) = nullptr;
+#if KIW_RDMA_CORE >= 62
+	Unused query_port_speed = nullptr;
+#endif
 	int (*query_qp)(ibv_qp *, ibv_qp_attr *, int mask, ibv_qp_init_attr *) = nullptr;
+#if KIW_RDMA_CORE >= 36
 	Unused query_qp_data_in_order = nullptr;
+#endif
 	Unused query_rt_values = nullptr;
 	Unused query_srq = nullptr;
+#if KIW_RDMA_CORE >= 65
+	Unused read_comp_cntr = nullptr;
+#endif
 	Unused read_counters = nullptr;
+#if KIW_RDMA_CORE >= 65
+	Unused read_err_comp_cntr = nullptr;
+#endif
 	Unused reg_dm_mr = nullptr;
 	Unused reg_dmabuf_mr = nullptr;
 	ibv_mr *(*reg_mr)(ibv_pd *, void *, std::size_t, std::uint64_t iova, int access) = nullptr;
+#if KIW_RDMA_CORE >= 59
+	Unused reg_mr_ex = nullptr;
+#endif
 	int (*req_notify_cq)(ibv_cq *, int solicited_only) = nullptr;
 	Unused rereg_mr = nullptr;
 	Unused resize_cq = nullptr;
+#if KIW_RDMA_CORE >= 65
+	Unused set_comp_cntr = nullptr;
+#endif
 	Unused set_ece = nullptr;
+#if KIW_RDMA_CORE >= 65
+	Unused set_err_comp_cntr = nullptr;
+#endif
+#if KIW_RDMA_CORE >= 35
 	Unused unimport_dm = nullptr;
+#endif
 	Unused unimport_mr = nullptr;
 	Unused unimport_pd = nullptr;
 };
 
-static_assert(sizeof(ContextOps) == 608);
-static_assert(offsetof(ContextOps, alloc_pd) == 40);
-static_assert(offsetof(ContextOps, create_cq) == 120);
-static_assert(offsetof(ContextOps, create_qp) == 152);
-static_assert(offsetof(ContextOps, dealloc_pd) == 208);
-static_assert(offsetof(ContextOps, dereg_mr) == 224);
-static_assert(offsetof(ContextOps, destroy_cq) == 248);
-static_assert(offsetof(ContextOps, destroy_qp) == 272);
-static_assert(offsetof(ContextOps, free_context) == 312);
-static_assert(offsetof(ContextOps, modify_qp) == 376);
-static_assert(offsetof(ContextOps, poll_cq) == 424);
-static_assert(offsetof(ContextOps, post_recv) == 432);
-static_assert(offsetof(ContextOps, post_send) == 440);
-static_assert(offsetof(ContextOps, query_device_ex) == 464);
-static_assert(offsetof(ContextOps, query_port) == 480);
-static_assert(offsetof(ContextOps, query_qp) == 488);
-static_assert(offsetof(ContextOps, reg_mr) == 544);
-static_assert(offsetof(ContextOps, req_notify_cq) == 552);
-static_assert(offsetof(ContextOps, unimport_pd) == 600);
+static_assert(sizeof(Unused) == 8);
+static_assert(sizeof(ContextOps) == 8 * layout.end);
+static_assert(offsetof(ContextOps, alloc_pd) == 8 * layout.alloc_pd);
+static_assert(offsetof(ContextOps, create_cq) == 8 * layout.create_cq);
+static_assert(offsetof(ContextOps, create_qp) == 8 * layout.create_qp);
+static_assert(offsetof(ContextOps, dealloc_pd) == 8 * layout.dealloc_pd);
+static_assert(offsetof(ContextOps, dereg_mr) == 8 * layout.dereg_mr);
+static_assert(offsetof(ContextOps, destroy_cq) == 8 * layout.destroy_cq);
+static_assert(offsetof(ContextOps, destroy_qp) == 8 * layout.destroy_qp);
+static_assert(offsetof(ContextOps, free_context) == 8 * layout.free_context);
+static_assert(offsetof(ContextOps, modify_qp) == 8 * layout.modify_qp);
+static_assert(offsetof(ContextOps, poll_cq) == 8 * layout.poll_cq);
+static_assert(offsetof(ContextOps, post_recv) == 8 * layout.post_recv);
+static_assert(offsetof(ContextOps, post_send) == 8 * layout.post_send);
+static_assert(offsetof(ContextOps, query_device_ex) == 8 * layout.query_device_ex);
+static_assert(offsetof(ContextOps, query_port) == 8 * layout.query_port);
+static_assert(offsetof(ContextOps, query_qp) == 8 * layout.query_qp);
+static_assert(offsetof(ContextOps, reg_mr) == 8 * layout.reg_mr);
+static_assert(offsetof(ContextOps, req_notify_cq) == 8 * layout.req_notify_cq);
+static_assert(offsetof(ContextOps, unimport_pd) == 8 * (layout.end - 1));
 
 /// Core part of a request. libibverbs fills it in; a request of our own may follow.
 template <std::size_t octets>
@@ -298,14 +410,22 @@ static_assert(sizeof(ib_uverbs_create_qp_resp) == 32);
 
 // Functions of libibverbs.so. int results are 0 or a positive errno; sizes include our own parts.
 extern "C" {
-void verbs_register_driver_34(const kiw::pabi::DeviceOps *ops);
+#define KIW_TEXT_(x) #x
+#define KIW_TEXT(x) KIW_TEXT_(x)
+void verbs_register_driver(const kiw::pabi::DeviceOps *ops) __asm__("verbs_register_driver_" KIW_TEXT(KIW_PABI));
 void *_verbs_init_and_alloc_context(
 	ibv_device *device, int cmd_fd, std::size_t size, verbs_context *context_offset, std::uint32_t driver_id);
 void verbs_uninit_context(verbs_context *context);
 void verbs_set_ops(verbs_context *context, const kiw::pabi::ContextOps *ops);
 
+#if KIW_RDMA_CORE >= 57
+struct ibv_fd_arr;
+int ibv_cmd_get_context(verbs_context *context, void *request, std::size_t request_size, ibv_fd_arr *descriptors,
+	void *response, std::size_t response_size);
+#else
 int ibv_cmd_get_context(
 	verbs_context *context, void *request, std::size_t request_size, void *response, std::size_t response_size);
+#endif
 int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_input *input, ibv_device_attr_ex *attr,
 	std::size_t attr_size, ib_uverbs_ex_query_device_resp *response, std::size_t *response_size);
 int ibv_cmd_query_port(
@@ -327,3 +447,18 @@ int ibv_cmd_query_qp(
 int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, void *request, std::size_t request_size);
 int ibv_cmd_destroy_qp(ibv_qp *qp);
 }
+
+namespace kiw::pabi {
+
+/// The same for all releases.
+inline int get_context(
+	verbs_context *context, void *request, std::size_t request_size, void *response, std::size_t response_size)
+{
+#if KIW_RDMA_CORE >= 57
+	return ibv_cmd_get_context(context, request, request_size, nullptr, response, response_size);
+#else
+	return ibv_cmd_get_context(context, request, request_size, response, response_size);
+#endif
+}
+
+} // namespace kiw::pabi
