@@ -153,7 +153,7 @@ int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr)
 		((struct sockaddr_in *)&any_port)->sin_port = 0;
 	}
 	/* TCP chooses the port when it knows the peer: it then is unique per peer only. */
-	inet_set_bit(BIND_ADDRESS_NO_PORT, sock->sk);
+	kiw_bind_address_no_port(sock->sk);
 	return kernel_bind(sock, kiw_sockaddr(&any_port), kiw_addr_len(addr));
 }
 

@@ -8,6 +8,8 @@
 #define KIWARP_COMPAT_H
 
 #include <linux/netdevice.h>
+#include <net/inet_sock.h>
+#include <net/tcp.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
@@ -77,5 +79,79 @@ static inline bool kiw_core_reports_port(struct net_device *ndev)
 #else
 #define kiw_sockaddr(addr) ((struct sockaddr *)(addr))
 #endif
+
+/* 6.6: the flags of an INET socket are bits of one word, set without a lock */
+static inline void kiw_bind_address_no_port(struct sock *sk)
+{
+#ifdef inet_set_bit
+	inet_set_bit(BIND_ADDRESS_NO_PORT, sk);
+#else
+	lock_sock(sk);
+	inet_sk(sk)->bind_address_no_port = 1;
+	release_sock(sk);
+#endif
+}
+
+/* 6.14: a kernel socket can come to hold its namespace; socket lock */
+#ifndef KIW_HAVE_SK_NET_REFCNT_UPGRADE
+static inline void sk_net_refcnt_upgrade(struct sock *sk)
+{
+	struct net *net = sock_net(sk);
+
+	sk->sk_net_refcnt = 1;
+	get_net_track(net, &sk->ns_tracker, GFP_KERNEL);
+	sock_inuse_add(net, 1);
+}
+#endif
+
+/* 6.6: TCP says how much buffer a window takes; before, a sysctl alone knows the part of it */
+#ifndef KIW_HAVE_TCP_SPACE_FROM_WIN
+static inline int tcp_space_from_win(const struct sock *sk, u32 win)
+{
+	int scale = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_adv_win_scale);
+	u64 space;
+
+	if (scale <= 0)
+		space = (u64)win << -scale;
+	else
+		space = win + win / ((1U << scale) - 1) + 1;
+	return min_t(u64, space, INT_MAX);
+}
+#endif
+
+/*
+ * Hands TCP @len octets in pages, but for the first @skip. Return: octets taken, or an errno.
+ * 6.5: TCP takes the pages of a message. Before, it takes them one by one; a message it copies, no
+ * matter that some of those kernels have MSG_SPLICE_PAGES.
+ */
+static inline int kiw_send_pages(struct sock *sk, const struct bio_vec *piece, u32 pieces,
+				 u32 skip, u32 len, int flags)
+{
+#ifdef KIW_HAVE_SPLICE_PAGES
+	struct msghdr msg = { .msg_flags = flags | MSG_SPLICE_PAGES };
+
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, piece, pieces, len);
+	iov_iter_advance(&msg.msg_iter, skip);
+	return tcp_sendmsg_locked(sk, &msg, len - skip);
+#else
+	int sent = 0, ret = 0;
+
+	for (; pieces; piece++, pieces--) {
+		if (skip >= piece->bv_len) {
+			skip -= piece->bv_len;
+			continue;
+		}
+		ret = tcp_sendpage_locked(sk, piece->bv_page, piece->bv_offset + skip,
+					  piece->bv_len - skip,
+					  flags | (pieces > 1 ? MSG_SENDPAGE_NOTLAST : 0));
+		if (ret > 0)
+			sent += ret;
+		if (ret != piece->bv_len - skip)
+			break;
+		skip = 0;
+	}
+	return sent ?: ret;
+#endif
+}
 
 #endif /* KIWARP_COMPAT_H */

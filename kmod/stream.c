@@ -22,6 +22,7 @@
 #include <net/tcp.h>
 
 #include "cm.h"
+#include "compat.h"
 #include "wq.h"
 
 /* A stream takes at least this much of the peer's data before it has to be read: one FPDU. */

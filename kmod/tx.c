@@ -10,6 +10,7 @@
 #include <linux/log2.h>
 #include <net/tcp.h>
 
+#include "compat.h"
 #include "mr.h"
 #include "rdmap.h"
 #include "stream.h"
@@ -645,15 +646,13 @@ static void batch_done(struct kiw_stream *s)
 static int batch_push(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
-	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES };
-	int ret;
+	int ret, flags = MSG_DONTWAIT | MSG_NOSIGNAL;
 
 	if (tx->sending || tx->responding)
-		msg.msg_flags |= MSG_MORE;
-	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, tx->mem.piece, tx->pieces, tx->batch_len);
-	iov_iter_advance(&msg.msg_iter, tx->batch_sent);
+		flags |= MSG_MORE;
 	/* This may process the backlog, and our receive callback, which leaves the batch alone. */
-	ret = tcp_sendmsg_locked(s->sk, &msg, tx->batch_len - tx->batch_sent);
+	ret = kiw_send_pages(s->sk, tx->mem.piece, tx->pieces, tx->batch_sent, tx->batch_len,
+			     flags);
 	if (ret < 0)
 		return ret;
 	tx->batch_sent += ret;
