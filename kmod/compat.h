@@ -7,6 +7,7 @@
 #ifndef KIWARP_COMPAT_H
 #define KIWARP_COMPAT_H
 
+#include <linux/local_lock.h>
 #include <linux/netdevice.h>
 #include <net/inet_sock.h>
 #include <net/tcp.h>
@@ -49,6 +50,15 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #ifndef ib_alloc_device_with_net
 #define ib_alloc_device_with_net(drv_struct, member, net) \
 	((void)(net), ib_alloc_device(drv_struct, member))
+#endif
+
+/*
+ * 6.11: with PREEMPT_RT, what BH off protects can have a lock that excludes others on the processor.
+ * Before, BH off does.
+ */
+#ifndef local_lock_nested_bh
+#define local_lock_nested_bh(lock)	((void)0)
+#define local_unlock_nested_bh(lock)	((void)0)
 #endif
 
 /* 6.3: udev can be told to leave a name alone */

@@ -7,6 +7,7 @@
  *
  * A request completes when TCP has taken its last FPDU: its buffers were free before that.
  */
+#include <linux/local_lock.h>
 #include <linux/log2.h>
 #include <net/tcp.h>
 
@@ -27,10 +28,15 @@
 
 /*
  * What no stream is using: it has a fragment and an array of pieces only while it sends, so that
- * idle ones cost neither. BH off. The second is for softirqs: one of a local peer runs in the
- * middle of a process that sends.
+ * idle ones cost neither. The second is for softirqs: one of a local peer runs in the middle of a
+ * process that sends. BH off, and @lock: with PREEMPT_RT, BH off excludes nobody.
  */
-static DEFINE_PER_CPU(struct kiw_spare [2], spares);
+struct spares {
+	local_lock_t		lock;
+	struct kiw_spare	spare[2];
+};
+
+static DEFINE_PER_CPU(struct spares, spares) = { .lock = INIT_LOCAL_LOCK(lock) };
 
 int kiw_tx_init(struct kiw_tx *tx, u32 ord, u32 ird, u32 max_sge, void *room, size_t room_len)
 {
@@ -702,10 +708,12 @@ static void spare_exchange(struct kiw_tx *tx)
 	struct kiw_spare *spare;
 
 	local_bh_disable();
-	spare = this_cpu_ptr(&spares[!!in_serving_softirq()]);
+	local_lock_nested_bh(&spares.lock);
+	spare = this_cpu_ptr(&spares.spare[!!in_serving_softirq()]);
 	swap(tx->mem.frag, spare->frag);
 	if (!tx->pieces)
 		swap(tx->mem.piece, spare->piece);
+	local_unlock_nested_bh(&spares.lock);
 	local_bh_enable();
 }
 
@@ -733,7 +741,7 @@ void kiw_tx_exit(void)
 	int cpu;
 
 	for_each_possible_cpu(cpu) {
-		spare_drop(per_cpu_ptr(&spares[0], cpu));
-		spare_drop(per_cpu_ptr(&spares[1], cpu));
+		spare_drop(per_cpu_ptr(&spares.spare[0], cpu));
+		spare_drop(per_cpu_ptr(&spares.spare[1], cpu));
 	}
 }
