@@ -21,6 +21,10 @@
 #include "qp.h"
 #include "ring.h"
 
+#ifndef CONFIG_INFINIBAND_VIRT_DMA
+#error "kiwarp needs CONFIG_INFINIBAND_VIRT_DMA, which no kernel with HIGHMEM has: without it, RDMA core wants a device that does DMA."
+#endif
+
 /* Drivers in the kernel tree have theirs from this enumeration. */
 #define KIW_DRIVER_ID ((enum rdma_driver_id)KIWARP_DRIVER_ID)
 

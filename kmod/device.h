@@ -25,7 +25,7 @@
 #define KIW_MAX_PD		65536
 #define KIW_MAX_RD_ATOM		128	/* IRD and ORD of one QP */
 #define KIW_MAX_MSG		(1U << 31)	/* octets */
-#define KIW_MAX_MR_SIZE		(1ULL << 39)	/* octets */
+#define KIW_MAX_MR_SIZE		min_t(u64, 1ULL << 39, SIZE_MAX)	/* octets; pinned as size_t */
 
 /**
  * struct kiw_device - one RDMA device on one network interface
