@@ -23,6 +23,11 @@ tree_sources() {
 		sed -nE 's/^deb +(\[[^]]*\] +)?([^ ]+) +([^ ]+).*/\2 \3/p' || :
 }
 
+# tree_packages TREE: what it holds
+tree_packages() {
+	awk -v tree="$1:" '{ sub(/#.*/, "") } $1 ~ /:$/ { if ($1 != tree) next; $1 = "" } { print }' "$TOP/scripts/kernels/packages"
+}
+
 tree_make() {
 	local name=$1 dir=$2 release=${1%-backports} debs=$CACHE/debs/$1
 	local pairs main security option list=() packages args=() path proxy start=$SECONDS
@@ -50,7 +55,7 @@ tree_make() {
 		printf 'Package: src:linux src:linux-signed-amd64 linux-image-* linux-headers-* linux-kbuild-* linux-base\nPin: release n=%s\nPin-Priority: 990\n' "$name" >"$dir.pin"
 		args+=(--setup-hook="mkdir -p \"\$1/etc/apt/preferences.d\" && mv '$dir.pin' \"\$1/etc/apt/preferences.d/kernel\"")
 	fi
-	packages=$(sed 's/#.*//' "$TOP/scripts/kernels/packages" | xargs | tr ' ' ,)
+	packages=$(tree_packages "$name" | xargs | tr ' ' ,)
 
 	say "making the root tree of $name (about two minutes)"
 	mkdir -p "${dir%/*}" "$debs"

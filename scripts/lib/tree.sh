@@ -18,6 +18,11 @@ tree_need() {
 	once "$CACHE/locks/tree-$1" test -e "$dir" -- tree_make "$1" "$dir"
 }
 
+# tree_kernel DIR FLAVOUR: the newest of its kernels, or of their headers, of that flavour: amd64, cloud-amd64 or rt-amd64
+tree_kernel() {
+	find "$1/lib/modules/" -mindepth 1 -maxdepth 1 -name "*[0-9]-$2" -printf '%f\n' | sort -V | tail -n 1
+}
+
 # tree_fetch DIR PACKAGE FOLDER: downloads PACKAGE with the tree's own sources and keys; prints the .deb's path
 tree_fetch() {
 	local dir=$1 package=$2 folder=$3 deb lists
