@@ -38,10 +38,14 @@ inline Bytes bytes(std::string_view text)
 	return Bytes(text.begin(), text.end());
 }
 
-inline Bytes operator+(Bytes a, const Bytes &b)
+inline Bytes operator+(const Bytes &a, const Bytes &b)
 {
-	a.insert(a.end(), b.begin(), b.end());
-	return a;
+	Bytes both;
+
+	both.reserve(a.size() + b.size());
+	both.insert(both.end(), a.begin(), a.end());
+	both.insert(both.end(), b.begin(), b.end());
+	return both;
 }
 
 inline Bytes first(const Bytes &b, std::size_t n)
