@@ -298,6 +298,7 @@ static void kiw_dealloc_driver(struct ib_device *ibdev)
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mrs);
 	kiw_netdev_detach(dev);
+	kiw_stats_exit(&dev->stats);
 
 	get_device(&ibdev->dev);
 	queue_work(kiw_farewell_wq, &dev->farewell);
@@ -314,6 +315,7 @@ static const struct ib_device_ops kiw_device_ops = {
 	.query_gid = kiw_query_gid,
 	.alloc_hw_port_stats = kiw_alloc_hw_port_stats,
 	.get_hw_stats = kiw_get_hw_stats,
+	.process_mad = kiw_process_mad,
 	.dealloc_driver = kiw_dealloc_driver,
 
 	.alloc_ucontext = kiw_alloc_ucontext,
@@ -364,6 +366,10 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	dev = ib_alloc_device_with_net(kiw_device, ibdev, dev_net(ndev));
 	if (!dev)
 		return NULL;
+	if (kiw_stats_init(&dev->stats)) {
+		ib_dealloc_device(&dev->ibdev);
+		return NULL;
+	}
 
 	INIT_LIST_HEAD(&dev->link);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);

@@ -232,6 +232,7 @@ static enum kiw_err rx_trailer(struct kiw_stream *s, struct kiw_cursor *cur)
 	if (err)
 		return err;
 	rx_next(s, cur->seq);
+	rx->fpdus++;
 	if (rx->first && !rx->stopped)
 		rx_first(s);
 	return KIW_OK;
@@ -288,8 +289,11 @@ void kiw_rx_pump(struct kiw_stream *s)
 					rx->have - min_t(u32, rx->have, KIW_FPDU_LEN_SIZE),
 					rx->have < KIW_FPDU_LEN_SIZE ? 0 : kiw_rx_ulpdu_len(rx));
 	}
-	if (cur.seq != start)
+	if (cur.seq != start) {
 		rx->between = cur.seq == rx->start;
+		kiw_traffic_received(&s->dev->stats, cur.seq - start, rx->fpdus);
+		rx->fpdus = 0;
+	}
 	rx->taken = (rx->stopped ? cur.end : cur.seq) - first;
 	kiw_cursor_close(&cur);
 }

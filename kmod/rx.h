@@ -28,6 +28,7 @@ enum kiw_rx_stage {
  * @have: octets in @hdr
  * @need: octets of @hdr that the stage wants
  * @left: octets of payload, or of the trailer, that are still to come
+ * @fpdus: completed since the pump began
  * @taken: octets that the pump is through with, but TCP hasn't been told of
  * @origin: TCP sequence number of the stream's first octet, from which markers are counted
  * @start: that of the FPDU under way, or of the next one
@@ -56,6 +57,7 @@ struct kiw_rx {
 	u32			have;
 	u32			need;
 	u32			left;
+	u32			fpdus;
 	u32			taken;
 	u32			origin;
 	u32			start;

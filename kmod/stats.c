@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <linux/build_bug.h>
+#include <linux/cpumask.h>
+#include <linux/percpu.h>
+#include <rdma/ib_pma.h>
 #include <rdma/ib_verbs.h>
 
 #include "device.h"
@@ -35,4 +39,99 @@ int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 p
 	for (i = 0; i < KIW_STAT_NUM; i++)
 		stats->value[i] = atomic64_read(&dev->stats.v[i]);
 	return KIW_STAT_NUM;
+}
+
+int kiw_stats_init(struct kiw_stats *stats)
+{
+	stats->traffic = alloc_percpu(struct kiw_traffic);
+	return stats->traffic ? 0 : -ENOMEM;
+}
+
+void kiw_stats_exit(struct kiw_stats *stats)
+{
+	free_percpu(stats->traffic);
+}
+
+/* The sum over all CPUs, those offline included. What is added meanwhile may be in it or not. */
+static struct kiw_traffic traffic_sum(const struct kiw_stats *stats)
+{
+	struct kiw_traffic sum = {};
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		const struct kiw_traffic *t = per_cpu_ptr(stats->traffic, cpu);
+
+		sum.sent_bytes += READ_ONCE(t->sent_bytes);
+		sum.sent_fpdus += READ_ONCE(t->sent_fpdus);
+		sum.received_bytes += READ_ONCE(t->received_bytes);
+		sum.received_fpdus += READ_ONCE(t->received_fpdus);
+	}
+	return sum;
+}
+
+static void put_class_info(u8 *data)
+{
+	struct ib_class_port_info *info = (struct ib_class_port_info *)data;
+
+	info->base_version = IB_MGMT_BASE_VERSION;
+	info->class_version = 1;
+	info->capability_mask = IB_PMA_CLASS_CAP_EXT_WIDTH;
+}
+
+/* Narrow counters stay at their largest value. Data is counted in units of four bytes. */
+static void put_counters(u8 *data, const struct kiw_stats *stats)
+{
+	struct ib_pma_portcounters *c = (struct ib_pma_portcounters *)data;
+	struct kiw_traffic sum = traffic_sum(stats);
+	u64 errors = atomic64_read(&stats->v[KIW_STAT_CRC_ERRORS]);
+
+	c->port_rcv_errors = cpu_to_be16(min_t(u64, errors, U16_MAX));
+	c->port_xmit_data = cpu_to_be32(min_t(u64, sum.sent_bytes / 4, U32_MAX));
+	c->port_rcv_data = cpu_to_be32(min_t(u64, sum.received_bytes / 4, U32_MAX));
+	c->port_xmit_packets = cpu_to_be32(min_t(u64, sum.sent_fpdus, U32_MAX));
+	c->port_rcv_packets = cpu_to_be32(min_t(u64, sum.received_fpdus, U32_MAX));
+}
+
+static void put_counters_ext(u8 *data, const struct kiw_stats *stats)
+{
+	struct ib_pma_portcounters_ext *c = (struct ib_pma_portcounters_ext *)data;
+	struct kiw_traffic sum = traffic_sum(stats);
+
+	c->port_xmit_data = cpu_to_be64(sum.sent_bytes / 4);
+	c->port_rcv_data = cpu_to_be64(sum.received_bytes / 4);
+	c->port_xmit_packets = cpu_to_be64(sum.sent_fpdus);
+	c->port_rcv_packets = cpu_to_be64(sum.received_fpdus);
+	c->port_unicast_xmit_packets = c->port_xmit_packets;
+	c->port_unicast_rcv_packets = c->port_rcv_packets;
+}
+
+int kiw_process_mad(struct ib_device *ibdev, int flags, u32 port, const struct ib_wc *wc,
+		    const struct ib_grh *grh, const struct ib_mad *in, struct ib_mad *out,
+		    size_t *out_size, u16 *out_pkey_index)
+{
+	const struct kiw_stats *stats = &to_kiw_device(ibdev)->stats;
+	struct ib_pma_mad *pma = (struct ib_pma_mad *)out;
+
+	BUILD_BUG_ON(sizeof(*pma) != sizeof(*out));
+	if (in->mad_hdr.mgmt_class != IB_MGMT_CLASS_PERF_MGMT ||
+	    in->mad_hdr.method != IB_MGMT_METHOD_GET)
+		return IB_MAD_RESULT_FAILURE;
+
+	memset(out, 0, sizeof(*out));
+	out->mad_hdr = in->mad_hdr;
+	out->mad_hdr.method = IB_MGMT_METHOD_GET_RESP;
+	switch (in->mad_hdr.attr_id) {
+	case IB_PMA_CLASS_PORT_INFO:
+		put_class_info(pma->data);
+		break;
+	case IB_PMA_PORT_COUNTERS:
+		put_counters(pma->data, stats);
+		break;
+	case IB_PMA_PORT_COUNTERS_EXT:
+		put_counters_ext(pma->data, stats);
+		break;
+	default:
+		return IB_MAD_RESULT_FAILURE;
+	}
+	return IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
 }

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Counters of one device, shown by `rdma statistic` and in sysfs. */
+/*
+ * Counters of one device. `rdma statistic` and the folder hw_counters in sysfs show the rare events,
+ * the folder counters the traffic.
+ */
 #ifndef KIWARP_STATS_H
 #define KIWARP_STATS_H
 
 #include <linux/atomic.h>
+#include <linux/percpu.h>
 #include <linux/types.h>
 
 struct ib_device;
+struct ib_grh;
+struct ib_mad;
+struct ib_wc;
 struct rdma_hw_stats;
 
 /* Names in kiw_stat_names, same order. */
@@ -26,8 +33,28 @@ enum kiw_stat {
 	KIW_STAT_NUM
 };
 
+/**
+ * struct kiw_traffic - what streams have carried in full operation, one for each CPU
+ * @sent_bytes: FPDUs that TCP has taken, with their headers, CRCs and markers
+ * @sent_fpdus: their number
+ * @received_bytes: FPDUs that have been received, also those under way
+ * @received_fpdus: the number of those that are complete
+ */
+struct kiw_traffic {
+	u64	sent_bytes;
+	u64	sent_fpdus;
+	u64	received_bytes;
+	u64	received_fpdus;
+};
+
+/**
+ * struct kiw_stats - all counters
+ * @v: rare events
+ * @traffic: added to once for each batch that is sent, and each run of the receive pump
+ */
 struct kiw_stats {
-	atomic64_t	v[KIW_STAT_NUM];
+	atomic64_t			v[KIW_STAT_NUM];
+	struct kiw_traffic __percpu	*traffic;
 };
 
 static inline void kiw_stat_inc(struct kiw_stats *stats, enum kiw_stat which)
@@ -35,7 +62,37 @@ static inline void kiw_stat_inc(struct kiw_stats *stats, enum kiw_stat which)
 	atomic64_inc(&stats->v[which]);
 }
 
+static inline void kiw_traffic_sent(struct kiw_stats *stats, u32 bytes, u32 fpdus)
+{
+	this_cpu_add(stats->traffic->sent_bytes, bytes);
+	this_cpu_add(stats->traffic->sent_fpdus, fpdus);
+}
+
+static inline void kiw_traffic_received(struct kiw_stats *stats, u32 bytes, u32 fpdus)
+{
+	this_cpu_add(stats->traffic->received_bytes, bytes);
+	this_cpu_add(stats->traffic->received_fpdus, fpdus);
+}
+
+/** kiw_stats_init() - make zeroed counters usable; 0 or -ENOMEM */
+int kiw_stats_init(struct kiw_stats *stats);
+/** kiw_stats_exit() - free what kiw_stats_init() has made, if it has */
+void kiw_stats_exit(struct kiw_stats *stats);
+
 struct rdma_hw_stats *kiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port);
 int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index);
+
+/**
+ * kiw_process_mad() - answer a management datagram
+ *
+ * No datagrams travel over iWARP. RDMA core asks by them for what it shows in the folder counters of
+ * a port: performance management (InfiniBand architecture, volume 1, chapter 16.1), its ClassPortInfo,
+ * PortCounters and PortCountersExtended. Nothing else is answered.
+ *
+ * Return: IB_MAD_RESULT_*.
+ */
+int kiw_process_mad(struct ib_device *ibdev, int flags, u32 port, const struct ib_wc *wc,
+		    const struct ib_grh *grh, const struct ib_mad *in, struct ib_mad *out,
+		    size_t *out_size, u16 *out_pkey_index);
 
 #endif /* KIWARP_STATS_H */

@@ -236,8 +236,10 @@ static int fpdu_end(struct fpdu *f)
 		crc = kiw_crc_wire(kiw_crc_update(f->crc, buf, n));
 	memcpy(buf + n, &crc, sizeof(crc));
 	ret = fpdu_append(f, buf, n + KIW_FPDU_CRC_SIZE);
-	if (!ret)
+	if (!ret) {
 		tx->offset += tx->batch_len - f->batch_len;
+		tx->batch_fpdus++;
+	}
 	return ret;
 }
 
@@ -641,7 +643,9 @@ static void batch_done(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
 
+	kiw_traffic_sent(&s->dev->stats, tx->batch_len, tx->batch_fpdus);
 	pieces_drop(tx, 0);
+	tx->batch_fpdus = 0;
 	tx->batch_len = 0;
 	tx->batch_sent = 0;
 	if (tx->sent_index != tx->batch_index)

@@ -81,6 +81,7 @@ struct kiw_spare {
  * @mem: what the batch lies in; only while kiw_tx_run() is running, or has left a part of it
  * @pieces: of the batch; each holds a reference to its page
  * @batch_len: octets in the batch
+ * @batch_fpdus: FPDUs in it
  * @batch_sent: octets that TCP took
  * @batch_index: send requests before this are wholly in the batch or earlier ones
  * @sent_index: send requests before this are wholly with TCP
@@ -122,6 +123,7 @@ struct kiw_tx {
 	struct kiw_spare	mem;
 	u32			pieces;
 	u32			batch_len;
+	u32			batch_fpdus;
 	u32			batch_sent;
 	u32			batch_index;
 	u32			sent_index;
