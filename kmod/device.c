@@ -28,6 +28,21 @@
 /* Drivers in the kernel tree have theirs from this enumeration. */
 #define KIW_DRIVER_ID ((enum rdma_driver_id)KIWARP_DRIVER_ID)
 
+/* The three numbers at the head of the module's version, 16 bits each; what follows them is left out */
+static u64 fw_version(void)
+{
+	u16 major, minor, patch;
+
+	if (sscanf(kiw_version, "%hu.%hu.%hu", &major, &minor, &patch) != 3)
+		return 0;
+	return (u64)major << 32 | (u64)minor << 16 | patch;
+}
+
+static void kiw_get_dev_fw_str(struct ib_device *ibdev, char *str)
+{
+	strscpy(str, kiw_version, IB_FW_VERSION_NAME_MAX);
+}
+
 static int kiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			    struct ib_udata *udata)
 {
@@ -35,6 +50,9 @@ static int kiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 		return -EINVAL;
 
 	memset(attr, 0, sizeof(*attr));
+	attr->fw_ver = fw_version();
+	attr->vendor_id = KIW_VENDOR_ID;
+	attr->vendor_part_id = KIW_VENDOR_PART_ID;
 	attr->sys_image_guid = ibdev->node_guid;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->max_mr_size = KIW_MAX_MR_SIZE;
@@ -315,6 +333,7 @@ static const struct ib_device_ops kiw_device_ops = {
 	.query_gid = kiw_query_gid,
 	.alloc_hw_port_stats = kiw_alloc_hw_port_stats,
 	.get_hw_stats = kiw_get_hw_stats,
+	.get_dev_fw_str = kiw_get_dev_fw_str,
 	.process_mad = kiw_process_mad,
 	.dealloc_driver = kiw_dealloc_driver,
 

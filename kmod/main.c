@@ -6,6 +6,8 @@
 #include "device.h"
 #include "stream.h"
 
+const char kiw_version[] = KIWARP_VERSION;
+
 static int __init kiw_init(void)
 {
 	int err;

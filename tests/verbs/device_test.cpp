@@ -2,6 +2,8 @@
 //
 // What the device and its port say about themselves.
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "support.hpp"
 
@@ -60,7 +62,38 @@ TEST(Device, ReportsUsableLimits)
 	EXPECT_GE(attr.max_qp_init_rd_atom, 16);
 	EXPECT_EQ(attr.phys_port_cnt, 1);
 	EXPECT_NE(attr.node_guid, 0);
-	EXPECT_NE(std::strlen(attr.fw_ver), 0);
+}
+
+std::string text_of(const std::string &path)
+{
+	std::ifstream in(path);
+	std::string text;
+
+	EXPECT_TRUE(std::getline(in, text)) << path;
+	return text;
+}
+
+TEST(Device, FirmwareVersionIsTheModules)
+{
+	const std::string module = text_of("/sys/module/kiwarp/version");
+	const std::string name = ibv_get_device_name(server_device()->device);
+	ibv_device_attr attr{};
+
+	ASSERT_EQ(ibv_query_device(server_device(), &attr), 0);
+	// Verbs have three numbers of it, sysfs all.
+	EXPECT_EQ(attr.fw_ver, module.substr(0, module.find_first_not_of("0123456789.")));
+	EXPECT_EQ(text_of("/sys/class/infiniband/" + name + "/fw_ver"), module);
+}
+
+TEST(Device, IsOfAVendorThatIsNobody)
+{
+	ibv_device_attr attr{};
+
+	ASSERT_EQ(ibv_query_device(server_device(), &attr), 0);
+	// An OUI under local administration, and of single devices, not of groups
+	EXPECT_EQ(attr.vendor_id >> 16 & 3, 2);
+	EXPECT_EQ(attr.vendor_id >> 24, 0);
+	EXPECT_NE(attr.vendor_part_id, 0);
 }
 
 TEST(Device, ExtendedQueryAgreesWithThePlainOne)
