@@ -6,7 +6,6 @@
 #include <linux/rcupdate.h>
 #include <linux/rtnetlink.h>
 #include <linux/workqueue.h>
-#include <net/addrconf.h>
 #include <rdma/ib_addr.h>
 #include <rdma/iw_cm.h>
 #include <rdma/rdma_netlink.h>
@@ -147,6 +146,19 @@ static void device_mac(struct kiw_device *dev, const struct net_device *ndev, u8
 	if (ndev && ndev->type == ARPHRD_ETHER && !is_zero_ether_addr(ndev->dev_addr))
 		from = ndev->dev_addr;
 	memcpy(mac, from, ETH_ALEN);
+}
+
+/*
+ * A GUID of eight bytes is the MAC address around the interface's index, marked as locally
+ * administered. The index tells interfaces with one address apart, like a VLAN and what it is on;
+ * kiw_netdev_attach() changes it where another device of ours has that GUID.
+ */
+static __be64 device_guid(const u8 *mac, int ifindex)
+{
+	u64 guid = ether_addr_to_u64(mac);
+
+	guid = (guid >> 24) << 40 | (u64)(ifindex & 0xffff) << 24 | (guid & 0xffffff);
+	return cpu_to_be64(guid | 1ULL << 57);
 }
 
 static int kiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib_gid *gid)
@@ -406,7 +418,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	ibdev->node_type = RDMA_NODE_RNIC;
 	ibdev->phys_port_cnt = 1;
 	ibdev->num_comp_vectors = num_online_cpus();
-	addrconf_addr_eui48((u8 *)&ibdev->node_guid, mac);
+	ibdev->node_guid = device_guid(mac, ndev->ifindex);
 	strscpy(ibdev->node_desc, "kiwarp", sizeof(ibdev->node_desc));
 	strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));
 	/* Ports are those of real TCP sockets, which nobody else can take. */

@@ -46,6 +46,18 @@ static struct kiw_device *find_device(const struct net_device *ndev)
 	return NULL;
 }
 
+static bool guid_taken(__be64 guid)
+{
+	struct kiw_device *dev;
+
+	lockdep_assert_held(&kiw_devices_lock);
+	list_for_each_entry(dev, &kiw_devices, link) {
+		if (dev->ibdev.node_guid == guid)
+			return true;
+	}
+	return false;
+}
+
 static bool ndev_up(const struct net_device *ndev)
 {
 	return netif_running(ndev) && netif_carrier_ok(ndev);
@@ -64,10 +76,13 @@ int kiw_netdev_attach(struct kiw_device *dev, struct net_device *ndev)
 	dev->port_up = ndev_up(ndev);
 
 	spin_lock(&kiw_devices_lock);
-	if (find_device(ndev))
+	if (find_device(ndev)) {
 		err = -EEXIST;
-	else
+	} else {
+		while (guid_taken(dev->ibdev.node_guid))
+			be64_add_cpu(&dev->ibdev.node_guid, 1 << 24);
 		list_add_tail(&dev->link, &kiw_devices);
+	}
 	spin_unlock(&kiw_devices_lock);
 	return err;
 }
