@@ -8,6 +8,7 @@
 #define KIWARP_COMPAT_H
 
 #include <linux/local_lock.h>
+#include <linux/mm.h>
 #include <linux/netdevice.h>
 #include <net/inet_sock.h>
 #include <net/tcp.h>
@@ -65,6 +66,14 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #ifndef KIW_HAVE_IB_MARK_NAME
 static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
 {
+}
+#endif
+
+/* 6.3: the flags of a mapping are changed by helpers */
+#ifndef KIW_HAVE_VM_FLAGS_CLEAR
+static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
+{
+	vma->vm_flags &= ~flags;
 }
 #endif
 

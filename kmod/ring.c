@@ -6,6 +6,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "compat.h"
 #include "device.h"
 #include "ring.h"
 
@@ -259,8 +260,10 @@ int kiw_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
 	struct rdma_user_mmap_entry *rdma;
 	int err;
 
+	/* Not now, and not by mprotect() either. */
 	if (vma->vm_flags & VM_EXEC)
 		return -EPERM;
+	vm_flags_clear(vma, VM_MAYEXEC);
 
 	/* Also sees to it that the mapping is shared, and as long as the arena. */
 	rdma = rdma_user_mmap_entry_get(uctx, vma);
