@@ -67,12 +67,13 @@ static int dial_again(struct kiw_ep *ep)
 	if (err)
 		return err;
 
+	err = kiw_sock_create(ep->dev, sock_net(ep->sock->sk), ep->id, &su->local, &sock);
+	if (err)
+		return err;
 	kiw_ep_unhook(ep);
 	/* A reset leaves no TIME_WAIT in the way of the same pair of ports. */
 	kiw_sock_close(ep->sock, true);
-	ep->sock = NULL;
-	err = kiw_sock_create(ep->dev, ep->id, &su->local, &sock);
-	return err ? err : dial(ep, sock);
+	return dial(ep, sock);
 }
 
 static void initiator_lost(struct kiw_ep *ep, int err)
@@ -286,7 +287,7 @@ int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	mutex_unlock(&ep->mutex);
 
 	if (!err)
-		err = kiw_sock_create(dev, id, &local, &sock);
+		err = kiw_sock_create(dev, kiw_sock_net(dev, &local), id, &local, &sock);
 
 	mutex_lock(&ep->mutex);
 	if (!err)

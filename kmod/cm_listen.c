@@ -226,7 +226,7 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 	l->max_waiting = 4 * backlog + 64;
 	l->max_told = backlog;
 
-	err = kiw_sock_create(dev, id, &addr, &sock);
+	err = kiw_sock_create(dev, dev->net, id, &addr, &sock);
 	mutex_lock(&ep->mutex);
 	if (!err && ep->state == KIW_ST_DEAD) {	/* the device is going */
 		sock_release(sock);

@@ -274,7 +274,8 @@ void kiw_ep_fail(struct kiw_ep *ep, int status);
 void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how);
 
 /* cm_sock.c */
-int kiw_sock_create(struct kiw_device *dev, const struct iw_cm_id *id,
+struct net *kiw_sock_net(struct kiw_device *dev, const struct sockaddr_storage *local);
+int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_id *id,
 		    const struct sockaddr_storage *local, struct socket **res);
 int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr);
 void kiw_sock_close(struct socket *sock, bool reset);

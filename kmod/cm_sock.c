@@ -9,6 +9,7 @@
 #include <linux/in6.h>
 #include <linux/inetdevice.h>
 #include <linux/net.h>
+#include <linux/nsproxy.h>
 #include <linux/tcp.h>
 #include <net/addrconf.h>
 #include <net/inet_sock.h>
@@ -80,10 +81,34 @@ static int sock_ifindex(struct kiw_device *dev, const struct sockaddr_storage *l
 	return ifindex;
 }
 
+static bool is_loopback(const struct sockaddr_storage *addr)
+{
+	const struct sockaddr_in *four = (const struct sockaddr_in *)addr;
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)addr;
+
+	if (addr->ss_family == AF_INET)
+		return ipv4_is_loopback(four->sin_addr.s_addr);
+	return ipv6_addr_loopback(&six->sin6_addr);
+}
+
+/**
+ * kiw_sock_net() - namespace for the socket of an initiator
+ * @dev: device
+ * @local: local address
+ *
+ * To reach 127.0.0.1 or ::1, rdma_cm takes the first active device, of whatever namespace. The
+ * process that connects means its own host. Called by that process.
+ */
+struct net *kiw_sock_net(struct kiw_device *dev, const struct sockaddr_storage *local)
+{
+	return is_loopback(local) ? current->nsproxy->net_ns : dev->net;
+}
+
 /**
  * kiw_sock_create() - make a socket that stays on the interface of its address
- * @dev: device, whose namespace lasts as long as its endpoints do
- * @id: iw_cm's side, for the type of service
+ * @dev: device
+ * @net: namespace; that of @dev lasts as long as its endpoints do, another one is kept by the socket
+ * @id: iw_cm's side, for the type of service; an initiator has the peer's address there
  * @local: local address, or the wildcard for the device's own interface
  * @res: the socket
  *
@@ -92,18 +117,23 @@ static int sock_ifindex(struct kiw_device *dev, const struct sockaddr_storage *l
  *
  * Return: 0 or a negative errno.
  */
-int kiw_sock_create(struct kiw_device *dev, const struct iw_cm_id *id,
+int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_id *id,
 		    const struct sockaddr_storage *local, struct socket **res)
 {
+	/* Listeners on such an address stay on their devices' interfaces, or only one could have it. */
+	bool loopback = id->m_remote_addr.ss_family && is_loopback(local);
 	struct socket *sock;
 	int err;
 
-	err = sock_create_kern(dev->net, local->ss_family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	err = sock_create_kern(net, local->ss_family, SOCK_STREAM, IPPROTO_TCP, &sock);
 	if (err == -ENFILE)	/* so it says when there is no memory for one */
 		err = -ENOMEM;
 	if (err)
 		return err;
-	err = sock_bindtoindex(sock->sk, sock_ifindex(dev, local), true);
+	if (net != dev->net)
+		sk_net_refcnt_upgrade(sock->sk);
+	err = sock_bindtoindex(sock->sk, loopback ? LOOPBACK_IFINDEX : sock_ifindex(dev, local),
+			       true);
 	if (err) {
 		sock_release(sock);
 		return err;
@@ -162,7 +192,7 @@ int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr)
  * @sock: socket with its own callbacks
  * @reset: don't let TCP deliver what it holds
  *
- * A kernel's socket doesn't keep its namespace, hence TCP stops its timers when it is released:
+ * A kernel's socket mostly doesn't keep its namespace, hence TCP stops its timers when it is released:
  * what gets lost after that would never be sent again. A socket that shall close in order gets a
  * reference to the namespace, like that of a process, and TCP finishes by itself. That is over
  * when the namespace is going.
@@ -170,14 +200,15 @@ int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr)
 void kiw_sock_close(struct socket *sock, bool reset)
 {
 	struct sock *sk = sock->sk;
-	struct net *net = reset ? NULL : maybe_get_net(sock_net(sk));
+	bool orderly = !reset && sk->sk_net_refcnt;
+	struct net *net = reset || orderly ? NULL : maybe_get_net(sock_net(sk));
 
 	if (net) {
 		lock_sock(sk);
 		sk_net_refcnt_upgrade(sk);
 		release_sock(sk);
 		put_net(net);
-	} else {
+	} else if (!orderly) {
 		sock_no_linger(sk);
 	}
 	sock_release(sock);

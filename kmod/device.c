@@ -111,6 +111,7 @@ static int kiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr
 	attr->max_mtu = IB_MTU_4096;
 	attr->active_mtu = IB_MTU_256;
 	attr->gid_tbl_len = 1;
+	attr->pkey_tbl_len = 1;
 	attr->max_msg_sz = KIW_MAX_MSG;
 	attr->max_vl_num = 1;
 
@@ -131,6 +132,7 @@ static int kiw_get_port_immutable(struct ib_device *ibdev, u32 port,
 				  struct ib_port_immutable *immutable)
 {
 	immutable->gid_tbl_len = 1;
+	immutable->pkey_tbl_len = 1;
 	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP;
 	return 0;
 }
@@ -170,6 +172,16 @@ static int kiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib_
 	if (!index)
 		device_mac(dev, ndev, gid->raw);
 	dev_put(ndev);
+	return 0;
+}
+
+/*
+ * iWARP has no partitions. rdma_cm wants to know a port's partition before it connects to 127.0.0.1
+ * or ::1, over whatever device: all are in the default one.
+ */
+static int kiw_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
+{
+	*pkey = IB_DEFAULT_PKEY_FULL;
 	return 0;
 }
 
@@ -343,6 +355,7 @@ static const struct ib_device_ops kiw_device_ops = {
 	.query_port = kiw_query_port,
 	.get_port_immutable = kiw_get_port_immutable,
 	.query_gid = kiw_query_gid,
+	.query_pkey = kiw_query_pkey,
 	.alloc_hw_port_stats = kiw_alloc_hw_port_stats,
 	.get_hw_stats = kiw_get_hw_stats,
 	.get_dev_fw_str = kiw_get_dev_fw_str,
