@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/cpumask.h>
+#include <linux/device.h>
 #include <linux/etherdevice.h>
 #include <linux/if_arp.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/rtnetlink.h>
+#include <linux/sysfs.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_addr.h>
 #include <rdma/iw_cm.h>
@@ -346,6 +348,29 @@ static void kiw_dealloc_driver(struct ib_device *ibdev)
 	queue_work(kiw_farewell_wq, &dev->farewell);
 }
 
+/* Programs expect both of every RDMA device; node_exporter up to 1.5 reads none without them. */
+static ssize_t hca_type_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "kiwarp\n");
+}
+static DEVICE_ATTR_RO(hca_type);
+
+static ssize_t board_id_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%06x.%u\n", KIW_VENDOR_ID, KIW_VENDOR_PART_ID);
+}
+static DEVICE_ATTR_RO(board_id);
+
+static struct attribute *kiw_attributes[] = {
+	&dev_attr_hca_type.attr,
+	&dev_attr_board_id.attr,
+	NULL
+};
+
+static const struct attribute_group kiw_attribute_group = {
+	.attrs = kiw_attributes,
+};
+
 static const struct ib_device_ops kiw_device_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = KIW_DRIVER_ID,
@@ -360,6 +385,7 @@ static const struct ib_device_ops kiw_device_ops = {
 	.get_hw_stats = kiw_get_hw_stats,
 	.get_dev_fw_str = kiw_get_dev_fw_str,
 	.process_mad = kiw_process_mad,
+	.device_group = &kiw_attribute_group,
 	.dealloc_driver = kiw_dealloc_driver,
 
 	.alloc_ucontext = kiw_alloc_ucontext,
