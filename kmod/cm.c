@@ -7,17 +7,29 @@
  * unbinds the QP, and takes the endpoint off its listener and out of the table of requests. What
  * remains is the debt to iw_cm. Released: when that is paid, ep_retire() in the work stops the
  * timer, takes the endpoint off the device's list and drops the reference that all these relied
- * on. Whoever else holds one, a downcall or a QP that is being destroyed, finds the endpoint DEAD.
+ * on. A downcall or a QP that is being destroyed, which may hold others, finds the endpoint DEAD.
+ *
+ * In between, an endpoint may LINGER: what its user knows as sent is delivered, whatever becomes of
+ * the QP. TCP resets a connection, and drops what the peer hasn't acknowledged, when its socket is
+ * released with data unread, or gets data after that. So the socket stays, with callbacks to the
+ * endpoint, and what arrives is read and dropped, until the FIN is acknowledged or nothing more
+ * will arrive. This ends when the peer acknowledges nothing for %KIW_CLOSE_SECS. When the device
+ * goes, or with too many of these already, TCP has to do without that and gets the socket at once.
  */
 #include <linux/moduleparam.h>
+#include <linux/tcp.h>
+#include <net/tcp_states.h>
 
 #include "cm_priv.h"
 #include "stream.h"
 
 /* Pause before something is tried again that failed for want of memory */
 #define EP_RETRY (HZ / 50)
+/* Endpoints in state LINGER, of all devices */
+#define EP_LINGER_MAX 4096
 
 static struct workqueue_struct *cm_wq;
+static atomic_t ep_lingering;
 
 /* --- parameters ----------------------------------------------------------------------------- */
 
@@ -79,6 +91,20 @@ static unsigned int mpa_timeout = 10;
 module_param_cb(mpa_timeout, &secs_ops, &mpa_timeout, 0644);
 MODULE_PARM_DESC(mpa_timeout,
 		 "Seconds that a connecting peer may take for its Request or RTR (default: 10)");
+
+static int set_keepalive(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, 0, 32767);
+}
+
+static const struct kernel_param_ops keepalive_ops = {
+	.set = set_keepalive,
+	.get = param_get_uint,
+};
+static unsigned int keepalive;
+module_param_cb(keepalive, &keepalive_ops, &keepalive, 0644);
+MODULE_PARM_DESC(keepalive,
+		 "Seconds of silence after which TCP probes for the peer, 0 for never (default: 0)");
 
 /**
  * kiw_ep_config() - note what this side wants, as configured right now
@@ -167,6 +193,26 @@ void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs)
 {
 	ep->timed = secs;
 	ep->deadline = jiffies + secs * HZ;
+}
+
+/**
+ * kiw_ep_again() - have the work come back at a time
+ * @ep: endpoint, mutex held by its work
+ * @when: jiffies; if it is asked for several times, the last counts
+ */
+void kiw_ep_again(struct kiw_ep *ep, unsigned long when)
+{
+	ep->retry = true;
+	ep->again = when;
+}
+
+/**
+ * kiw_ep_again_soon() - have the work try again what failed for want of memory
+ * @ep: endpoint, mutex held by its work
+ */
+void kiw_ep_again_soon(struct kiw_ep *ep)
+{
+	kiw_ep_again(ep, jiffies + EP_RETRY);
 }
 
 /**
@@ -275,7 +321,7 @@ static void ep_report(struct kiw_ep *ep)
 		u8 what = BIT(__ffs(ep->owed));
 
 		if (ep_tell(ep, what)) {
-			ep->retry = true;
+			kiw_ep_again_soon(ep);
 			return;
 		}
 		ep->owed &= ~what;
@@ -357,6 +403,8 @@ int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
 	bool first = ep->initiator || (!terms->p2p && READ_ONCE(responder_first));
 
 	kiw_ep_unhook(ep);
+	if (READ_ONCE(keepalive))
+		kiw_sock_keepalive(ep->sock, READ_ONCE(keepalive));
 	s = kiw_stream_start(ep->qp, ep, ep->sock, terms, first);
 	if (IS_ERR(s))
 		return PTR_ERR(s);
@@ -364,6 +412,34 @@ int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
 	ep->ird = min_t(u16, terms->ird, U8_MAX);
 	ep->ord = min_t(u16, terms->ord, U8_MAX);
 	return 0;
+}
+
+/* The time for the peer to acknowledge something more begins. */
+static void ep_await_acks(struct kiw_ep *ep)
+{
+	ep->acked = READ_ONCE(tcp_sk(ep->sock->sk)->snd_una);
+	kiw_ep_deadline(ep, KIW_CLOSE_SECS);
+}
+
+/**
+ * kiw_ep_closing() - the end of the connection has begun
+ * @ep: endpoint with a stream, mutex held
+ */
+void kiw_ep_closing(struct kiw_ep *ep)
+{
+	ep_await_acks(ep);
+	ep->state = KIW_ST_CLOSING;
+}
+
+/* Has the peer stopped acknowledging what it is sent? */
+static bool ep_stalled(struct kiw_ep *ep, unsigned long events)
+{
+	if (!kiw_ep_expired(ep, events))
+		return false;
+	if (READ_ONCE(tcp_sk(ep->sock->sk)->snd_una) == ep->acked)
+		return true;
+	ep_await_acks(ep);
+	return false;
 }
 
 static void ep_run_open(struct kiw_ep *ep, unsigned long events)
@@ -374,49 +450,104 @@ static void ep_run_open(struct kiw_ep *ep, unsigned long events)
 		kiw_ep_end(ep, 0, KIW_END_DONE);
 		return;
 	}
-	if ((events & KIW_EP_CLOSING) && ep->state != KIW_ST_CLOSING) {
-		kiw_ep_deadline(ep, KIW_CLOSE_SECS);
-		ep->state = KIW_ST_CLOSING;
-	}
-	if (kiw_ep_expired(ep, events)) {
-		if (ep->state == KIW_ST_RTR_WAIT)
-			kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_TIMEOUTS);
+	if ((events & KIW_EP_CLOSING) && ep->state != KIW_ST_CLOSING)
+		kiw_ep_closing(ep);
+	if (ep->state == KIW_ST_CLOSING) {
+		if (ep_stalled(ep, events))
+			kiw_ep_end(ep, 0, KIW_END_RESET);
+	} else if (kiw_ep_expired(ep, events)) {	/* no RTR message came */
+		kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_TIMEOUTS);
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 	}
 }
 
-static void ep_end_stream(struct kiw_ep *ep, enum kiw_end *how)
+static enum kiw_end ep_end_stream(struct kiw_ep *ep, enum kiw_end how)
 {
 	struct kiw_stream *s = ep->stream;
 
-	if (!s)
-		return;
 	ep->stream = NULL;
-	kiw_stream_stop(s, *how == KIW_END_DONE);
-	/* Nobody else changes it any more. What was not closed from both sides is broken off. */
-	if (*how == KIW_END_DONE && !(s->fin_sent && s->fin_received))
-		*how = KIW_END_RESET;
+	kiw_stream_stop(s, how == KIW_END_DONE);
+	/* Nobody else changes it any more. Without a FIN the peer would take data for cut off. */
+	how = how != KIW_END_RESET && s->fin_sent ? KIW_END_FIN : KIW_END_RESET;
 	kiw_stream_put(s);
+	return how;
+}
+
+/* --- the socket after the stream ------------------------------------------------------------ */
+
+static void ep_close(struct kiw_ep *ep, enum kiw_end how)
+{
+	if (ep->state == KIW_ST_LINGER)
+		atomic_dec(&ep_lingering);
+	ep->state = KIW_ST_DEAD;
+	kiw_ep_deadline(ep, 0);
+	kiw_ep_unhook(ep);
+	if (ep->sock)
+		kiw_sock_close(ep->sock, how == KIW_END_RESET);
+	ep->sock = NULL;
+}
+
+/* The device's sockets have to be gone soon. */
+static bool ep_device_goes(struct kiw_ep *ep)
+{
+	bool goes;
+
+	spin_lock_bh(&ep->dev->ep_lock);
+	goes = ep->dev->ep_closed;
+	spin_unlock_bh(&ep->dev->ep_lock);
+	return goes;
+}
+
+static void ep_run_linger(struct kiw_ep *ep, unsigned long events)
+{
+	/* In this order: once it is acknowledged, what arrives later can do no harm. */
+	int state = inet_sk_state_load(ep->sock->sk);
+	bool dropped = kiw_sock_drop(ep->sock);
+
+	/* In FIN_WAIT2 all is acknowledged; otherwise what is in the queue is the peer's last. */
+	if (state == TCP_FIN_WAIT2 || (state != TCP_FIN_WAIT1 && dropped) || ep_device_goes(ep))
+		ep_close(ep, KIW_END_FIN);
+	else if (ep_stalled(ep, events))
+		ep_close(ep, KIW_END_RESET);
+	else if (!dropped)
+		kiw_ep_notify(ep, KIW_EP_SOCKET);
+}
+
+/* Return: false when the socket has to be closed right now. */
+static bool ep_linger(struct kiw_ep *ep)
+{
+	if (!atomic_add_unless(&ep_lingering, 1, EP_LINGER_MAX))
+		return false;
+	if (kiw_ep_hook(ep, NULL)) {
+		atomic_dec(&ep_lingering);
+		return false;
+	}
+	ep->state = KIW_ST_LINGER;
+	ep_await_acks(ep);
+	/* What happened before the callbacks were ours */
+	ep_run_linger(ep, 0);
+	return true;
 }
 
 /**
  * kiw_ep_end() - let go of everything but the debt to iw_cm, which becomes final
- * @ep: endpoint that isn't dead, mutex held; its work has yet to run
+ * @ep: endpoint neither lingering nor dead, mutex held; its work has yet to run
  * @status: negative errno, for an initiator that has not heard of a connection
  * @how: what becomes of the TCP connection
  */
 void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how)
 {
 	bool listening = ep->state == KIW_ST_LISTEN;
+	bool linger = false;
 
 	lockdep_assert_held(&ep->mutex);
 	ep->state = KIW_ST_DEAD;
-	kiw_ep_deadline(ep, 0);
-	ep_end_stream(ep, &how);
-	kiw_ep_unhook(ep);
-	if (ep->sock)
-		kiw_sock_close(ep->sock, how == KIW_END_RESET);
-	ep->sock = NULL;
+	if (ep->stream) {
+		how = ep_end_stream(ep, how);
+		linger = how == KIW_END_FIN && ep_linger(ep);
+	}
+	if (!linger)
+		ep_close(ep, how);
 	kiw_ep_drop_qp(ep);
 	kiw_request_forget(ep);
 	kiw_listener_leave(ep);
@@ -431,11 +562,8 @@ static void ep_run(struct kiw_ep *ep, unsigned long events)
 {
 	if (ep->state == KIW_ST_DEAD)
 		return;
-	if (events & KIW_EP_ABORTED) {
-		/* After our FIN there may be data on their way which the user knows as sent. */
-		bool closing = ep->state == KIW_ST_CLOSING || (events & KIW_EP_CLOSING);
-
-		kiw_ep_end(ep, -ECONNABORTED, closing ? KIW_END_FIN : KIW_END_RESET);
+	if ((events & KIW_EP_ABORTED) && ep->state != KIW_ST_LINGER) {
+		kiw_ep_end(ep, -ECONNABORTED, ep->stream ? KIW_END_FIN : KIW_END_RESET);
 		return;
 	}
 
@@ -457,6 +585,9 @@ static void ep_run(struct kiw_ep *ep, unsigned long events)
 	case KIW_ST_OPEN:
 	case KIW_ST_CLOSING:
 		ep_run_open(ep, events);
+		break;
+	case KIW_ST_LINGER:
+		ep_run_linger(ep, events);
 		break;
 	default:
 		break;
@@ -483,8 +614,10 @@ static void ep_work(struct work_struct *work)
 	ep->retry = false;
 	ep_run(ep, atomic_long_xchg(&ep->events, 0));
 	ep_report(ep);
-	if (ep->retry)
-		mod_timer(&ep->timer, jiffies + EP_RETRY);
+	if (ep->retry && ep->timed && time_before(ep->deadline, ep->again))
+		mod_timer(&ep->timer, ep->deadline);
+	else if (ep->retry)
+		mod_timer(&ep->timer, ep->again);
 	else if (ep->timed)
 		mod_timer(&ep->timer, ep->deadline);
 	else if (ep->state == KIW_ST_DEAD && !ep->retired)
@@ -545,26 +678,36 @@ struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size, bool startup)
 /*
  * All endpoints are on the list, alive, and no more can be made. One whose downcall is just making
  * its socket dies now; the downcall will notice and release the socket itself.
+ *
+ * It is the work of each of them that is waited for, and nobody else's. They wait in a list of our
+ * own, of which ep_retire() may take them, too.
  */
 void kiw_cm_abort_device(struct kiw_device *dev)
 {
+	LIST_HEAD(aborted);
 	struct kiw_ep *ep;
 
 	spin_lock_bh(&dev->ep_lock);
 	list_for_each_entry(ep, &dev->eps, dev_link)
 		kiw_ep_abort(ep);
+	list_splice_init(&dev->eps, &aborted);
+	while (!list_empty(&aborted)) {
+		ep = list_first_entry(&aborted, struct kiw_ep, dev_link);
+		list_move_tail(&ep->dev_link, &dev->eps);
+		kiw_ep_get(ep);
+		spin_unlock_bh(&dev->ep_lock);
+		flush_work(&ep->work);
+		kiw_ep_put(ep);
+		spin_lock_bh(&dev->ep_lock);
+	}
 	spin_unlock_bh(&dev->ep_lock);
-	flush_workqueue(cm_wq);
 }
 
 /** kiw_cm_init() - prepare the connection manager, before there is a device */
 int kiw_cm_init(void)
 {
-	/*
-	 * One at a time, and nobody waits in there: programs that open several connections at once
-	 * expect the other side to see them in the same order.
-	 */
-	cm_wq = alloc_ordered_workqueue("kiwarp_cm", 0);
+	/* A work may have to wait for a lock that some process has: no other waits for that work. */
+	cm_wq = alloc_workqueue("kiwarp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, WQ_MAX_ACTIVE);
 	return cm_wq ? 0 : -ENOMEM;
 }
 

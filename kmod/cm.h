@@ -17,6 +17,7 @@ struct iw_cm_conn_param;
 struct iw_cm_id;
 struct kiw_device;
 struct kiw_ep;
+struct sock;
 
 /* Event bits of an endpoint that others may raise, see kiw_ep_notify(). */
 #define KIW_EP_ESTABLISHED	BIT(0)	/* responder: the peer's first message was good */
@@ -41,6 +42,17 @@ void kiw_ep_notify(struct kiw_ep *ep, unsigned long events);
  * context.
  */
 void kiw_ep_abort(struct kiw_ep *ep);
+
+/**
+ * kiw_sock_taken() - does somebody else handle what happens on a socket
+ * @sk: socket that has no callbacks of ours; lock held
+ *
+ * A BPF program may put any socket of TCP into a sockmap as soon as it is connected. Callbacks and
+ * operations of the socket are the map's then: both would lose what the other takes.
+ *
+ * Return: whether there is somebody.
+ */
+bool kiw_sock_taken(const struct sock *sk);
 
 void kiw_ep_get(struct kiw_ep *ep);
 void kiw_ep_put(struct kiw_ep *ep);

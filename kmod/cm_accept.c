@@ -144,8 +144,10 @@ static void request_tell(struct kiw_ep *ep)
 	};
 	int err = kiw_listener_tell(ep, &event);
 
-	if (err == -ENOMEM) {	/* too many requests that the user didn't decide on */
-		ep->retry = true;
+	if (err == -ENOMEM) {
+		kiw_ep_again_soon(ep);
+	} else if (err == -EAGAIN) {
+		return;
 	} else if (err) {
 		kiw_ep_end(ep, 0, KIW_END_FIN);
 	} else {
@@ -178,8 +180,8 @@ static void request_received(struct kiw_ep *ep)
 		refuse(ep, NULL, 0);
 		return;
 	}
-	kiw_listener_ready(ep);
 	ep->state = KIW_ST_REQUEST_READY;
+	kiw_listener_ready(ep);
 	request_tell(ep);
 }
 
@@ -224,7 +226,9 @@ void kiw_responder_run(struct kiw_ep *ep, unsigned long events)
 
 	switch (ep->state) {
 	case KIW_ST_REQUEST_WAIT:
-		request_wait(ep);
+		/* With TCP Fast Open, data may be here before it is known that the peer is. */
+		if (inet_sk_state_load(ep->sock->sk) != TCP_SYN_RECV)
+			request_wait(ep);
 		break;
 	case KIW_ST_REQUEST_READY:
 		if (peer_waits(ep))
@@ -262,10 +266,9 @@ void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 	} else {
 		ep->sock = sock;
 		kiw_ep_config(ep->su);
-		kiw_ep_hook(ep, &l->ep.saved);
 		kiw_ep_deadline(ep, kiw_mpa_secs());
 		ep->state = KIW_ST_REQUEST_WAIT;
-		if (!kiw_listener_add(l, ep)) {
+		if (kiw_ep_hook(ep, &l->ep.saved) || !kiw_listener_add(l, ep)) {
 			kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_REJECTS);
 			kiw_ep_end(ep, 0, KIW_END_RESET);
 		}

@@ -43,7 +43,9 @@ static int dial(struct kiw_ep *ep, struct socket *sock)
 	err = kiw_sock_bind(sock, &su->local);
 	if (err)
 		return err;
-	kiw_ep_hook(ep, NULL);
+	err = kiw_ep_hook(ep, NULL);
+	if (err)
+		return err;
 	ep->state = KIW_ST_CONNECTING;
 	err = kernel_connect(sock, kiw_sockaddr(&su->remote), kiw_addr_len(&su->remote),
 			     O_NONBLOCK);
@@ -112,8 +114,7 @@ static void terminate(struct kiw_ep *ep, enum kiw_err why)
 		kiw_stream_fail(s, why, NULL, 0, 0);
 	kiw_stream_unlock(s);
 	kiw_ep_fail(ep, -EPROTO);
-	kiw_ep_deadline(ep, KIW_CLOSE_SECS);
-	ep->state = KIW_ST_CLOSING;
+	kiw_ep_closing(ep);
 }
 
 static void reply_rejected(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)

@@ -10,7 +10,10 @@
 #include <linux/errno.h>
 #include <linux/net.h>
 #include <net/inet_sock.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
 #include <net/tcp_states.h>
+#include <rdma/rdma_cm.h>
 
 #include "cm_priv.h"
 #include "compat.h"
@@ -25,9 +28,21 @@ static struct kiw_listener *to_listener(struct kiw_ep *ep)
 
 /* --- endpoints that wait -------------------------------------------------------------------- */
 
+static struct in6_addr sock_peer(const struct sock *sk)
+{
+	struct in6_addr peer;
+
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6)
+		return sk->sk_v6_daddr;
+#endif
+	ipv6_addr_set_v4mapped(sk->sk_daddr, &peer);
+	return peer;
+}
+
 /**
  * kiw_listener_add() - have a connection wait on behalf of a listener
- * @l: listener
+ * @l: listener; connections are added in the order in which TCP hands them over
  * @ep: endpoint, mutex held
  *
  * Return: false when there are too many already.
@@ -41,11 +56,66 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 	if (room) {
 		l->num_waiting++;
 		list_add_tail(&ep->wait_link, &l->waiting);
+		ep->su->number = l->next_number++;
+		ep->su->accepted = jiffies;
+		ep->su->peer = sock_peer(ep->sock->sk);
 		kiw_ep_get(&l->ep);
 		ep->listener = l;
 	}
 	mutex_unlock(&l->lock);
 	return room;
+}
+
+/*
+ * The order in which the user is told is that in which TCP accepted the connections of a host, since
+ * programs that open several at once expect the other side to see them in the order that they were
+ * made. Their Requests may be complete in another one. A host that connects and says nothing holds
+ * up its own later connections only, and those not for long.
+ */
+static bool same_peer(const struct kiw_ep *ep, const struct in6_addr *peer)
+{
+	return ipv6_addr_equal(&ep->su->peer, peer);
+}
+
+/* Which Requests of a host needn't wait for others of it any more? The listener's lock is held. */
+static void listener_release(struct kiw_listener *l, const struct in6_addr *peer)
+{
+	const struct kiw_ep *awaited = NULL;
+	struct kiw_ep *ep;
+
+	list_for_each_entry(ep, &l->waiting, wait_link) {
+		if (same_peer(ep, peer) &&
+		    !time_after(jiffies, ep->su->accepted + KIW_ORDER_PATIENCE)) {
+			awaited = ep;
+			break;
+		}
+	}
+	list_for_each_entry(ep, &l->ready, wait_link) {
+		if (same_peer(ep, peer) &&
+		    (!awaited || (s32)(ep->su->number - awaited->su->number) < 0))
+			ep->su->held = false;
+	}
+}
+
+/* The next request to tell the user of, or NULL; the listener's lock is held. */
+static struct kiw_ep *listener_next(const struct kiw_listener *l)
+{
+	struct kiw_ep *ep;
+
+	list_for_each_entry(ep, &l->ready, wait_link) {
+		if (!ep->su->held)
+			return ep;
+	}
+	return NULL;
+}
+
+/* Something has changed for @ep: another one's turn may have come. The listener's lock is held. */
+static void listener_pass(const struct kiw_listener *l, const struct kiw_ep *ep)
+{
+	struct kiw_ep *next = listener_next(l);
+
+	if (next && next != ep)
+		kiw_ep_notify(next, KIW_EP_SOCKET);
 }
 
 /**
@@ -55,7 +125,6 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 void kiw_listener_leave(struct kiw_ep *ep)
 {
 	struct kiw_listener *l = ep->listener;
-	struct kiw_ep *next;
 
 	if (!l)
 		return;
@@ -63,35 +132,48 @@ void kiw_listener_leave(struct kiw_ep *ep)
 	mutex_lock(&l->lock);
 	if (ep->told) {
 		l->num_told--;
-		next = list_first_entry_or_null(&l->ready, struct kiw_ep, wait_link);
-		if (next)
-			kiw_ep_notify(next, KIW_EP_SOCKET);
 	} else {
 		list_del_init(&ep->wait_link);
 		l->num_waiting--;
+		listener_release(l, &ep->su->peer);
 	}
 	ep->told = false;
+	listener_pass(l, ep);
 	mutex_unlock(&l->lock);
 	kiw_ep_put(&l->ep);
 }
 
-/* In the order in which they became ready, and not too many */
-static bool may_tell(const struct kiw_listener *l, const struct kiw_ep *ep)
+/*
+ * Is it its turn, and are there not too many that the user hasn't decided on? If not, it is notified
+ * when others have been told, or have left, or comes back when it has waited long enough.
+ */
+static bool may_tell(struct kiw_listener *l, struct kiw_ep *ep)
 {
-	if (!list_is_first(&ep->wait_link, &l->ready))
+	struct kiw_startup *su = ep->su;
+
+	listener_release(l, &su->peer);
+	listener_pass(l, ep);
+	if (su->held) {
+		kiw_ep_again(ep, su->accepted + KIW_ORDER_PATIENCE + 1);
 		return false;
-	return l->num_told < l->max_told ||
-	       time_after(jiffies, ep->su->ready + KIW_READY_PATIENCE);
+	}
+	if (listener_next(l) != ep)
+		return false;
+	if (l->num_told < l->max_told || time_after(jiffies, su->ready + KIW_READY_PATIENCE))
+		return true;
+	kiw_ep_again(ep, su->ready + KIW_READY_PATIENCE + 1);
+	return false;
 }
 
 /**
  * kiw_listener_tell() - tell the user of a request
- * @ep: endpoint with a listener, mutex held
+ * @ep: endpoint with a listener, mutex held by its work
  * @event: CONNECT_REQUEST
  *
  * Once it succeeds, the end of the listener isn't the endpoint's any more.
  *
- * Return: 0, -ENOMEM to come again, -ECONNABORTED when the listener has gone.
+ * Return: 0; -EAGAIN when it isn't its turn, the work will run again when it is; -ENOMEM;
+ * -ECONNABORTED when the listener has gone.
  */
 int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
 {
@@ -100,12 +182,13 @@ int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
 
 	mutex_lock(&l->lock);
 	if (l->id)
-		err = may_tell(l, ep) ? l->id->event_handler(l->id, event) : -ENOMEM;
+		err = may_tell(l, ep) ? l->id->event_handler(l->id, event) : -EAGAIN;
 	if (!err) {
 		list_del_init(&ep->wait_link);
 		l->num_waiting--;
 		l->num_told++;
 		ep->told = true;
+		listener_pass(l, ep);
 	}
 	mutex_unlock(&l->lock);
 	return err;
@@ -118,10 +201,17 @@ int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
 void kiw_listener_ready(struct kiw_ep *ep)
 {
 	struct kiw_listener *l = ep->listener;
+	struct kiw_ep *before;
 
-	ep->su->ready = jiffies;
 	mutex_lock(&l->lock);
-	list_move_tail(&ep->wait_link, &l->ready);
+	ep->su->ready = jiffies;
+	ep->su->held = true;
+	list_for_each_entry_reverse(before, &l->ready, wait_link) {
+		if ((s32)(before->su->number - ep->su->number) < 0)
+			break;
+	}
+	list_move(&ep->wait_link, &before->wait_link);
+	listener_release(l, &ep->su->peer);
 	mutex_unlock(&l->lock);
 }
 
@@ -142,6 +232,17 @@ void kiw_listener_stop(struct kiw_ep *ep)
 	mutex_unlock(&l->lock);
 }
 
+/*
+ * An administrator may end any socket (ss -K). iw_cm knows no such end of a listener, nor do
+ * programs: the log has to tell. The cm_id stays, and can be destroyed.
+ */
+static void listener_lost(struct kiw_ep *ep)
+{
+	ibdev_warn(&ep->dev->ibdev,
+		   "a listening socket was closed from outside: its listener is deaf from now on\n");
+	kiw_ep_end(ep, 0, KIW_END_RESET);
+}
+
 /**
  * kiw_listener_run() - accept what has come in
  * @ep: listener's endpoint, mutex held
@@ -159,9 +260,11 @@ void kiw_listener_run(struct kiw_ep *ep, unsigned long events)
 			return;
 		if (!err) {
 			kiw_responder_start(to_listener(ep), sock);
+		} else if (inet_sk_state_load(ep->sock->sk) != TCP_LISTEN) {
+			listener_lost(ep);
+			return;
 		} else if (err != -ECONNABORTED) {
-			/* Out of memory; TCP keeps them. But an administrator may end a socket. */
-			ep->retry = inet_sk_state_load(ep->sock->sk) == TCP_LISTEN;
+			kiw_ep_again_soon(ep);	/* out of memory; TCP keeps them */
 			return;
 		}
 	}
@@ -184,10 +287,22 @@ static int listen_begin(struct kiw_ep *ep, const struct iw_cm_id *id,
 	/* Connections in TIME_WAIT are no obstacle; another listener still is. */
 	sock_set_reuseaddr(sk);
 	err = kernel_bind(ep->sock, kiw_sockaddr(addr), kiw_addr_len(addr));
-	if (err)
-		return err;
-	kiw_ep_hook(ep, NULL);
-	return kernel_listen(ep->sock, backlog);
+	if (!err)
+		err = kiw_ep_hook(ep, NULL);
+	return err ? err : kernel_listen(ep->sock, backlog);
+}
+
+/*
+ * The namespace of the program that listens. rdma_cm has a listener on the wildcard listen on every
+ * device in whatever namespace, and on those that are added later, too, in the context of whatever
+ * process adds them. It is iw_cm's only user: the context of its cm_ids is its own structure for an
+ * id, which begins with the one that its users know.
+ */
+static const struct net *listener_net(const struct iw_cm_id *id)
+{
+	const struct rdma_cm_id *rdma_id = id->context;
+
+	return rdma_id->route.addr.dev_addr.net;
 }
 
 /**
@@ -197,7 +312,8 @@ static int listen_begin(struct kiw_ep *ep, const struct iw_cm_id *id,
  *	before it decides; also an order of magnitude for the connections in between
  *
  * Listeners of several devices don't get in each other's way, since each is bound to its
- * interface.
+ * interface. On a device in another namespace than its own, a listener takes no port, and hears
+ * nothing; if this failed, rdma_cm wouldn't let it listen anywhere.
  *
  * Return: 0; -ENODEV when the device is going; or what TCP says, like -EADDRINUSE, -EADDRNOTAVAIL,
  * -EACCES.
@@ -215,6 +331,10 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 	err = kiw_addr_check(dev, &addr);
 	if (err)
 		return err;
+	if (!net_eq(listener_net(id), dev->net)) {
+		id->provider_data = NULL;
+		return 0;
+	}
 	ep = kiw_ep_create(dev, sizeof(*l), false);
 	if (IS_ERR(ep))
 		return PTR_ERR(ep);
@@ -264,6 +384,8 @@ int kiw_destroy_listen(struct iw_cm_id *id)
 	struct kiw_listener *l = id->provider_data;
 	struct kiw_ep *ep = &l->ep;
 
+	if (!l)	/* in another namespace */
+		return 0;
 	mutex_lock(&l->lock);
 	l->id = NULL;
 	mutex_unlock(&l->lock);

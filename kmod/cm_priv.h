@@ -16,12 +16,17 @@
  *	CONNECTING -> REPLY_WAIT ------------------------------------------.
  *	REQUEST_WAIT -> REQUEST_READY -> REQUESTED -> REPLY_SEND -> RTR_WAIT -> OPEN -> CLOSING
  *
- * and from everywhere to DEAD, which keeps nothing but what iw_cm still has to be told.
+ * and from everywhere to DEAD, which keeps nothing but what iw_cm still has to be told. A connection
+ * that has sent its FIN goes there by way of LINGER, which keeps the socket, and nothing else, until
+ * the peer has acknowledged all that it was sent.
+ *
+ * The works of different endpoints run at the same time, on any CPU. Each endpoint has one, so for
+ * one endpoint nothing runs twice at once.
  *
  * Locks, outermost first:
  *	kiw_ep.mutex		everything in the endpoint but events; a listener's before that of
  *				a connection that it accepts
- *	kiw_listener.lock	the listener's cm_id and the endpoints on its behalf
+ *	kiw_listener.lock	the listener's cm_id, the endpoints on its behalf and their order
  *	kiw_qp.mutex, socket lock, sk_callback_lock
  *	innermost: kiw_device.ep_lock, the lock of the requests' index, and iw_cm's own spinlock,
  *	which its event handler takes and under which it calls nothing that takes one of ours
@@ -40,6 +45,7 @@
 #define KIWARP_CM_PRIV_H
 
 #include <linux/atomic.h>
+#include <linux/in6.h>
 #include <linux/jiffies.h>
 #include <linux/kref.h>
 #include <linux/list.h>
@@ -63,7 +69,7 @@ struct kiw_stream;
 #define KIW_EP_TIMER		BIT(9)	/* the timer fired */
 #define KIW_EP_ABORTED		BIT(10)	/* kiw_ep_abort() */
 
-/* An orderly end gets this long, from the first FIN on. */
+/* Seconds that an end may go on without the peer acknowledging anything more, then it is reset. */
 #define KIW_CLOSE_SECS		10
 /*
  * A user gets this long to accept or reject. No peer waits that long; the limit is there because
@@ -76,6 +82,11 @@ struct kiw_stream;
  * wait, so that a burst would be answered by rejections.
  */
 #define KIW_READY_PATIENCE	(HZ / 2)
+/*
+ * A complete Request waits this long for those of connections that the same host made earlier, in
+ * jiffies from TCP's accept of those.
+ */
+#define KIW_ORDER_PATIENCE	(HZ / 2)
 
 enum kiw_ep_state {
 	KIW_ST_NEW,		/* the downcall that creates it isn't done */
@@ -90,6 +101,7 @@ enum kiw_ep_state {
 	KIW_ST_RTR_WAIT,	/* responder: stream runs, RTR message is due */
 	KIW_ST_OPEN,
 	KIW_ST_CLOSING,		/* a FIN was sent or received */
+	KIW_ST_LINGER,		/* the stream is gone, the FIN isn't acknowledged yet */
 	KIW_ST_DEAD,
 };
 
@@ -101,8 +113,8 @@ enum kiw_ep_state {
 
 /**
  * enum kiw_end - how to leave a connection
- * @KIW_END_DONE: the stream is at its end already
- * @KIW_END_FIN: TCP may still deliver what it was given
+ * @KIW_END_DONE: the stream is at its end already; TCP delivers what it was given
+ * @KIW_END_FIN: TCP delivers what it was given; a stream is broken off
  * @KIW_END_RESET: at once
  */
 enum kiw_end {
@@ -120,7 +132,12 @@ enum kiw_end {
  * @remote: initiator: address to connect to; then the connection's own
  * @retried: initiator: revision 2 found no answer, this is the attempt with revision 1
  * @reject: responder: the Reply in @out is a rejection
+ * @held: responder: the Request is complete, one of an earlier connection has to be told first;
+ *	protected by the listener's lock
+ * @number: responder: of the connection in the order of TCP's accept
+ * @accepted: responder: jiffies at which TCP's connection was accepted
  * @ready: responder: jiffies at which the Request was complete
+ * @peer: responder: the peer's address
  * @pd_len: octets at @pd
  * @tell_len: octets at @tell
  * @in_have: octets in @in
@@ -139,7 +156,11 @@ struct kiw_startup {
 	struct sockaddr_storage	remote;
 	bool			retried;
 	bool			reject;
+	bool			held;
+	u32			number;
+	unsigned long		accepted;
 	unsigned long		ready;
+	struct in6_addr		peer;
 	u16			pd_len;
 	u8			tell_len;
 	u16			in_have;
@@ -180,7 +201,7 @@ struct kiw_listener;
  * @final: the last that iw_cm is ever to be told is told or owed
  * @retired: the reference for being alive is dropped
  * @hooked: the socket's callbacks are ours
- * @retry: memory was short, come back soon
+ * @retry: the work has to come back by @again
  * @timed: @deadline is valid
  * @told: @listener's user knows of the request and hasn't decided yet
  * @owed: KIW_OWED_*
@@ -188,6 +209,8 @@ struct kiw_listener;
  * @ord: likewise
  * @status: for KIW_OWED_REPLY
  * @cookie: index in the table of requests, or 0
+ * @acked: TCP's snd_una when @deadline was set, in CLOSING and LINGER
+ * @again: jiffies, valid with @retry
  * @deadline: jiffies at which the patience with the current state ends
  * @sock: the connection, or the listening socket
  * @saved: its own callbacks, valid while @hooked
@@ -221,6 +244,8 @@ struct kiw_ep {
 	u8			ord;
 	int			status;
 	u32			cookie;
+	u32			acked;
+	unsigned long		again;
 	unsigned long		deadline;
 	struct socket		*sock;
 	struct kiw_sk_ops	saved;
@@ -237,8 +262,10 @@ struct kiw_ep {
  * @ep: what it has in common with the others; first, so that both are freed alike
  * @lock: protects the rest
  * @id: iw_cm's listening side, reference held, or NULL once it stopped
- * @waiting: endpoints whose Request isn't complete
- * @ready: endpoints whose Request is complete, in this order, and whose user isn't told yet
+ * @waiting: endpoints whose Request isn't complete, in the order of their numbers
+ * @ready: endpoints whose Request is complete, in the order of their numbers, and whose user isn't
+ *	told yet
+ * @next_number: for the next connection
  * @num_waiting: how many there are in @waiting and @ready
  * @max_waiting: more are closed as soon as TCP hands them over
  * @num_told: requests that the user hasn't decided on
@@ -250,6 +277,7 @@ struct kiw_listener {
 	struct iw_cm_id		*id;
 	struct list_head	waiting;
 	struct list_head	ready;
+	u32			next_number;
 	u32			num_waiting;
 	u32			max_waiting;
 	u32			num_told;
@@ -264,12 +292,15 @@ void kiw_ep_config(struct kiw_startup *su);
 unsigned int kiw_connect_secs(void);
 unsigned int kiw_mpa_secs(void);
 void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs);
+void kiw_ep_again(struct kiw_ep *ep, unsigned long when);
+void kiw_ep_again_soon(struct kiw_ep *ep);
 bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events);
 int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn);
 void kiw_ep_drop_qp(struct kiw_ep *ep);
 void kiw_ep_set_id(struct kiw_ep *ep, struct iw_cm_id *id);
 int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms);
 void kiw_ep_established(struct kiw_ep *ep);
+void kiw_ep_closing(struct kiw_ep *ep);
 void kiw_ep_fail(struct kiw_ep *ep, int status);
 void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how);
 
@@ -279,12 +310,14 @@ int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_
 		    const struct sockaddr_storage *local, struct socket **res);
 int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr);
 void kiw_sock_close(struct socket *sock, bool reset);
+bool kiw_sock_drop(struct socket *sock);
+void kiw_sock_keepalive(struct socket *sock, int secs);
 int kiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
 		   struct sockaddr_storage *remote);
 int kiw_addr_check(struct kiw_device *dev, struct sockaddr_storage *addr);
 int kiw_addr_len(const struct sockaddr_storage *addr);
 void kiw_addr_unmap(struct sockaddr_storage *addr);
-void kiw_ep_hook(struct kiw_ep *ep, const struct kiw_sk_ops *saved);
+int kiw_ep_hook(struct kiw_ep *ep, const struct kiw_sk_ops *saved);
 void kiw_ep_unhook(struct kiw_ep *ep);
 bool kiw_ep_excess(struct kiw_ep *ep);
 int kiw_ep_push(struct kiw_ep *ep);

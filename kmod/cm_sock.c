@@ -21,6 +21,11 @@
 #include "cm_priv.h"
 #include "compat.h"
 
+/* Bytes that are dropped before others get their turn */
+#define SOCK_DROP_BATCH (1 << 20)
+/* Unanswered keepalive probes after which a connection is lost */
+#define SOCK_PROBES 3
+
 /* --- making and releasing ------------------------------------------------------------------- */
 
 static void sock_set_tos(struct sock *sk, const struct iw_cm_id *id)
@@ -214,6 +219,34 @@ void kiw_sock_close(struct socket *sock, bool reset)
 	sock_release(sock);
 }
 
+/**
+ * kiw_sock_drop() - read and drop what has arrived
+ * @sock: connection whose data nobody wants any more
+ *
+ * Return: whether that was all.
+ */
+bool kiw_sock_drop(struct socket *sock)
+{
+	struct msghdr msg = {};
+
+	/* With MSG_TRUNC TCP copies nothing. */
+	return kernel_recvmsg(sock, &msg, NULL, 0, SOCK_DROP_BATCH, MSG_DONTWAIT | MSG_TRUNC) <
+	       SOCK_DROP_BATCH;
+}
+
+/**
+ * kiw_sock_keepalive() - have TCP look whether the peer is still there
+ * @sock: connection
+ * @secs: silence before it does; three probes without an answer take as long again
+ */
+void kiw_sock_keepalive(struct socket *sock, int secs)
+{
+	tcp_sock_set_keepidle(sock->sk, secs);
+	tcp_sock_set_keepintvl(sock->sk, DIV_ROUND_UP(secs, SOCK_PROBES));
+	tcp_sock_set_keepcnt(sock->sk, SOCK_PROBES);
+	sock_set_keepalive(sock->sk);
+}
+
 /* --- addresses ------------------------------------------------------------------------------ */
 
 /** kiw_addr_len() - octets of an address of either family */
@@ -314,18 +347,29 @@ static void sock_event(struct sock *sk)
 	read_unlock_bh(&sk->sk_callback_lock);
 }
 
+bool kiw_sock_taken(const struct sock *sk)
+{
+	return rcu_access_pointer(__sk_user_data(sk)) || READ_ONCE(sk->sk_prot) != sk->sk_prot_creator;
+}
+
 /**
  * kiw_ep_hook() - have the endpoint told what happens on its socket
  * @ep: endpoint, mutex held; the caller sees to it that the work looks at what happened before
  * @saved: for an accepted socket, whose callbacks are a copy of its listener's, those that the
  *	listening socket had at first
+ *
+ * Return: 0, or -EBUSY when the socket is somebody else's already, see kiw_sock_taken().
  */
-void kiw_ep_hook(struct kiw_ep *ep, const struct kiw_sk_ops *saved)
+int kiw_ep_hook(struct kiw_ep *ep, const struct kiw_sk_ops *saved)
 {
 	struct sock *sk = ep->sock->sk;
+	bool taken;
 
 	lock_sock(sk);
 	write_lock_bh(&sk->sk_callback_lock);
+	taken = kiw_sock_taken(sk);
+	if (taken)
+		goto out_unlock;
 	if (saved) {
 		ep->saved = *saved;
 	} else {
@@ -337,9 +381,11 @@ void kiw_ep_hook(struct kiw_ep *ep, const struct kiw_sk_ops *saved)
 	WRITE_ONCE(sk->sk_data_ready, sock_event);
 	sk->sk_state_change = sock_event;
 	sk->sk_write_space = sock_event;
+	ep->hooked = true;
+out_unlock:
 	write_unlock_bh(&sk->sk_callback_lock);
 	release_sock(sk);
-	ep->hooked = true;
+	return taken ? -EBUSY : 0;
 }
 
 /**

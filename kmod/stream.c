@@ -34,6 +34,8 @@
 #define STREAM_TURN (4U << 20)
 /* What is sent from a callback, before the work has to go on with it. */
 #define CALLBACK_BATCHES 4
+/* Attempts to give TCP what is left of a batch when a stream breaks off: each takes a part of it. */
+#define BREAK_ROUNDS 16
 
 static struct workqueue_struct *stream_wq;
 
@@ -70,6 +72,9 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
 
 	if (!step.valid)
 		return false;
+	/* After a Terminate, either way, there is none to send. */
+	if ((step.actions & KIW_ACT_ABORT) && qp->state != KIW_QP_TERMINATE)
+		s->todo |= KIW_ACT_SEND_TERM;
 	WRITE_ONCE(qp->state, step.next);
 	if (step.actions & KIW_ACT_STOP_RX)
 		s->rx.stopped = true;
@@ -81,8 +86,8 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
 		s->ended = true;
 		kiw_ep_notify(s->ep, KIW_EP_ENDED);
 	}
-	s->todo |= step.actions & (KIW_ACT_SEND_FIN | KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ |
-				   KIW_ACT_ASYNC);
+	s->todo |= step.actions & (KIW_ACT_SEND_FIN | KIW_ACT_ABORT | KIW_ACT_FLUSH_SQ |
+				   KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC);
 	return true;
 }
 
@@ -194,6 +199,44 @@ static void send_fin(struct kiw_stream *s)
 		kiw_ep_notify(s->ep, KIW_EP_CLOSING);
 }
 
+/* Hand TCP what is left of the batch, and the Terminate, even if its send buffer is full. */
+static void push_all(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+	int rounds = BREAK_ROUNDS;
+
+	/* Short of memory, TCP lowers the limit again; then it takes a segment in each round. */
+	do {
+		WRITE_ONCE(sk->sk_sndbuf, INT_MAX);
+		WRITE_ONCE(tcp_sk(sk)->notsent_lowat, U32_MAX);
+		kiw_tx_run(s, 1);
+	} while (kiw_tx_pending(s) && --rounds);
+}
+
+/*
+ * The connection is broken off from this side, which the peer learns by a FIN: TCP then delivers
+ * what it has, and that is all that was reported as sent. What is in the batch goes there, too, so
+ * that the FIN isn't in the middle of an FPDU; and where anything is left undone, a Terminate
+ * behind it, so that this doesn't look like an orderly end. The endpoint resets what gets no FIN: a
+ * responder whose peer hasn't begun has sent nothing, and for the batch there may be no memory.
+ */
+static void stream_break(struct kiw_stream *s)
+{
+	bool tell = s->todo & KIW_ACT_SEND_TERM;
+
+	s->todo &= ~(KIW_ACT_ABORT | KIW_ACT_SEND_TERM | KIW_ACT_SEND_FIN);
+	if (s->fin_sent || !s->tx.gate ||
+	    !((1 << s->sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT)))
+		return;
+	push_all(s);
+	if (tell && !kiw_tx_pending(s) && kiw_tx_unfinished(s)) {
+		s->tx.term_len = kiw_term_build(s->tx.term, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+		push_all(s);
+	}
+	if (!kiw_tx_pending(s))
+		send_fin(s);
+}
+
 static void stream_flush(struct kiw_stream *s)
 {
 	if (s->todo & KIW_ACT_FLUSH_SQ)
@@ -220,6 +263,8 @@ static bool settle_round(struct kiw_stream *s, int batches)
 	if (s->fin_sent && s->fin_received &&
 	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
+	if (s->todo & KIW_ACT_ABORT)
+		stream_break(s);
 	stream_flush(s);
 	if (s->todo & KIW_ACT_ASYNC) {
 		s->todo &= ~KIW_ACT_ASYNC;
@@ -518,6 +563,12 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 		return ERR_PTR(-EISCONN);
 	}
 	kiw_stream_lock(s);
+	if (kiw_sock_taken(sk)) {
+		kiw_stream_unlock(s);
+		mutex_unlock(&qp->mutex);
+		kiw_stream_put(s);
+		return ERR_PTR(-EBUSY);
+	}
 	kiw_rx_init(s);
 	/* The turn began before octets were counted. */
 	s->turn = kiw_stream_received(s);
@@ -553,6 +604,8 @@ static void stream_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
 	else
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
+	if (s->todo & KIW_ACT_ABORT)
+		stream_break(s);
 	stream_flush(s);
 	if (s->todo & KIW_ACT_ASYNC)
 		raise_async(s);

@@ -95,8 +95,8 @@ struct kiw_stream {
  *
  * Moves the QP to RTS, takes the socket's callbacks and looks at what has arrived. May sleep.
  *
- * Return: the stream with a reference for the caller, -ENOMEM, or -EISCONN when the QP isn't idle
- * any more (moved to error, say).
+ * Return: the stream with a reference for the caller, -ENOMEM, -EISCONN when the QP isn't idle any
+ * more (moved to error, say), or -EBUSY when the socket is somebody else's, see kiw_sock_taken().
  */
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct socket *sock,
 				    const struct kiw_mpa_result *neg, bool first);
@@ -109,8 +109,8 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
  *
  * Gives the socket its callbacks back, detaches the QP, moves it to its final state and flushes
  * what is left in its queues. When it returns no callback or work of the stream runs any more, and
- * the socket is the endpoint's alone: to be reset, or kept until TCP has delivered what it holds.
- * Idempotent. May sleep, takes the QP's mutex.
+ * the socket is the endpoint's alone: to be kept until TCP has delivered what it holds if @fin_sent
+ * is set, else to be reset. Idempotent. May sleep, takes the QP's mutex.
  */
 void kiw_stream_stop(struct kiw_stream *s, bool orderly);
 

@@ -47,6 +47,23 @@ bool Child::running()
 	return !reaped_;
 }
 
+void Child::wait_stopped()
+{
+	int status = 0;
+
+	wait_until([&] { return waitpid(pid_, &status, WNOHANG | WUNTRACED) == pid_; }, "a child to stop");
+	if (WIFSTOPPED(status))
+		return;
+	reaped_ = true;
+	status_ = status;
+	fail("the child has ended");
+}
+
+void Child::go_on() const
+{
+	::kill(pid_, SIGCONT);
+}
+
 void Child::kill()
 {
 	::kill(pid_, SIGKILL);
@@ -86,6 +103,28 @@ namespace {
 			if (wc.status != IBV_WC_SUCCESS)
 				_exit(1);
 	}
+}
+
+/// Sends the parent a message, stops, and once it goes on sends 64 more; stops again when they are completed.
+[[noreturn]] void part_sent(std::uint16_t port)
+{
+	Options options;
+	options.cap.max_send_wr = 128;
+	const auto side = start_connecting(port, options);
+	const Region from(side->pd(), 2048);
+
+	side->events().wait(RDMA_CM_EVENT_ESTABLISHED, side->id());
+	for (const int count : {1, 64}) {
+		for (int i = 0; i < count; i++)
+			if (side->send({from.sge()}))
+				_exit(1);
+		for (int i = 0; i < count; i++)
+			if (side->sent().status != IBV_WC_SUCCESS)
+				_exit(1);
+		(void)raise(SIGSTOP);
+	}
+	for (;;)
+		pause();
 }
 
 /// Connects, tells the parent of a region by a message, and lets it write there.
@@ -284,6 +323,8 @@ int play_part(const std::vector<std::string> &arguments)
 		const auto number = arguments.size() > 1 ? static_cast<std::uint32_t>(std::stoul(arguments[1])) : 0U;
 		if (part == "part-sender")
 			part_sender(static_cast<std::uint16_t>(number));
+		if (part == "part-sent")
+			part_sent(static_cast<std::uint16_t>(number));
 		if (part == "part-target")
 			part_target(static_cast<std::uint16_t>(number));
 		if (part == "part-thief")

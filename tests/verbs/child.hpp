@@ -38,6 +38,10 @@ public:
 
 	pid_t pid() const { return pid_; }
 	bool running();
+	/// Waits until it has stopped itself (SIGSTOP).
+	void wait_stopped();
+	/// Has it go on after that.
+	void go_on() const;
 	/// SIGKILL, and waits until everything that it held is given back.
 	void kill();
 	/// Of wait(2), once it no longer runs.

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "link.hpp"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <ifaddrs.h>
+#include <sstream>
+
+namespace vt {
+
+bool run(const std::string &command)
+{
+	return std::system(command.c_str()) == 0; // NOLINT(cert-env33-c,concurrency-mt-unsafe)
+}
+
+std::string in(const Where &where)
+{
+	return where.netns.empty() ? "" : "ip netns exec " + where.netns + " ";
+}
+
+/// The interface that has the address of an end.
+static std::string interface_of(const Where &where)
+{
+	const InNamespace inside(where.netns);
+	ifaddrs *all = nullptr;
+	std::string name;
+
+	if (getifaddrs(&all))
+		fail("getifaddrs", errno);
+	for (const ifaddrs *one = all; one; one = one->ifa_next) {
+		if (!one->ifa_addr || one->ifa_addr->sa_family != where.address.ss_family)
+			continue;
+		const bool four = where.address.ss_family == AF_INET;
+		const std::size_t at = four ? offsetof(sockaddr_in, sin_addr) : offsetof(sockaddr_in6, sin6_addr);
+		if (!std::memcmp(reinterpret_cast<const char *>(one->ifa_addr) + at,
+			    reinterpret_cast<const char *>(&where.address) + at, four ? 4 : 16))
+			name = one->ifa_name;
+	}
+	freeifaddrs(all);
+	if (name.empty())
+		fail("no interface has the address");
+	return name;
+}
+
+HeldBack::HeldBack(const Where &where, const std::string &how) : in_(in(where)), interface_(interface_of(where))
+{
+	set(how);
+}
+
+HeldBack::~HeldBack()
+{
+	EXPECT_TRUE(run(command("delete")));
+}
+
+void HeldBack::set(const std::string &how) const
+{
+	if (!run(command("replace") + how))
+		fail("tc refuses " + how);
+}
+
+std::string HeldBack::command(const std::string &verb) const
+{
+	return in_ + "tc qdisc " + verb + " dev " + interface_ + " root ";
+}
+
+namespace {
+
+/// A line of /proc/net/tcp.
+struct Line {
+	std::uint16_t local;
+	std::uint16_t remote;
+	int state;
+};
+
+void each_line(const Where &where, const std::function<void(const Line &)> &take)
+{
+	const InNamespace inside(where.netns);
+	const bool four = where.address.ss_family == AF_INET;
+	std::ifstream table(std::string("/proc/thread-self/net/") + (four ? "tcp" : "tcp6"));
+	const auto port = [](const std::string &address) {
+		return static_cast<std::uint16_t>(std::stoul(address.substr(address.find(':') + 1), nullptr, 16));
+	};
+	std::string text;
+
+	std::getline(table, text);
+	while (std::getline(table, text)) {
+		std::istringstream words(text);
+		std::string number;
+		std::string local;
+		std::string remote;
+		std::string state;
+		words >> number >> local >> remote >> state;
+		take({.local = port(local), .remote = port(remote), .state = std::stoi(state, nullptr, 16)});
+	}
+}
+
+} // namespace
+
+int tcp_state(const Where &where, std::uint16_t remote_port)
+{
+	int state = 0;
+
+	each_line(where, [&](const Line &line) {
+		if (line.remote == remote_port)
+			state = line.state;
+	});
+	return state;
+}
+
+int tcp_listeners(const Where &where, std::uint16_t port)
+{
+	int found = 0;
+
+	each_line(where, [&](const Line &line) { found += line.local == port && line.state == tcp_listen; });
+	return found;
+}
+
+} // namespace vt

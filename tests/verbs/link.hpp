@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// The link between both ends, and TCP beneath the verbs, as an administrator sees and changes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "support.hpp"
+
+namespace vt {
+
+/// Whether a command of the shell succeeds.
+bool run(const std::string &command);
+
+/// What a command begins with that is to run in the namespace of an end.
+std::string in(const Where &where);
+
+/// What leaves an end by its interface is held back as tc is told, for a scope.
+class HeldBack {
+public:
+	HeldBack(const Where &where, const std::string &how);
+	~HeldBack();
+	HeldBack(const HeldBack &) = delete;
+	HeldBack &operator=(const HeldBack &) = delete;
+
+	void set(const std::string &how) const;
+
+private:
+	std::string command(const std::string &verb) const;
+
+	std::string in_;
+	std::string interface_;
+};
+
+constexpr int tcp_syn_recv = 3;
+constexpr int tcp_fin_wait1 = 4;
+constexpr int tcp_listen = 10;
+
+/// The state of a connection of an end towards a port, as in /proc/net/tcp; 0 where there is none.
+int tcp_state(const Where &where, std::uint16_t remote_port);
+/// How many sockets of an end listen on a port.
+int tcp_listeners(const Where &where, std::uint16_t port);
+
+} // namespace vt
