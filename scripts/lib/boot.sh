@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # Boots a guest of either kind. Sourced after build.sh. The caller has set TREE, KERNEL (or empty: the tree's own), IMAGE,
-# KVER, MEMORY, DEST, SIW (or empty), bench (1 or empty) and RUN, the folder of this run: out/ and ctl/ are shared with the guest.
+# KVER, MEMORY, DEST, SIW (or empty), bench (1 or empty) and RUN, the folder of this run: out/ and ctl/ are shared with the guest;
+# for run_guest also kind, guest, gcov, bare, peers, params, allowed and boot.
 
 # boot_uml: becomes the guest
 boot_uml() {
@@ -28,7 +29,7 @@ initrd_make() {
 	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r module; do
 		name=${module##*/} name=${name%%.ko*}.ko
 		case $module in
-		*.xz) xz -dc "$TREE$module" ;;
+		*.xz) chroot "$TREE" xz -dc "$module" ;;
 		*.zst) chroot "$TREE" zstd -qdc "$module" ;;
 		*) cat "$TREE$module" ;;
 		esac >"$work/modules/$name"
@@ -51,7 +52,7 @@ kvm_works() {
 		(timeout -s KILL 30 qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35,accel=kvm \
 			-cpu host -smp 2 -m 512M -kernel "$IMAGE" -initrd "$INITRD" \
 			-append 'console=ttyS0 panic=-1 kiwarp.probe' -serial "file:$known.$$" </dev/null || :) >/dev/null 2>&1
-		if grep -q 'kiwarp-probe: up' "$known.$$"; then echo yes; else echo no; fi >"$known.new.$$"
+		if grep -qs 'kiwarp-probe: up' "$known.$$"; then echo yes; else echo no; fi >"$known.new.$$"
 		rm -f "$known.$$"
 		mv "$known.new.$$" "$known"
 	fi
@@ -102,4 +103,51 @@ boot_qemu() {
 		-chardev "file,id=out,path=$RUN/stdout" -device virtserialport,chardev=out,name=stdout \
 		-chardev "file,id=err,path=$RUN/stderr" -device virtserialport,chardev=err,name=stderr \
 		</dev/null >"$RUN/qemu.txt" 2>&1
+}
+
+# watch PROCESS SECONDS: ends the guest when the time is up, which makes the file "late", or when it has died of a panic,
+# which not every kernel survives to the power-off
+watch() {
+	local end=$((SECONDS + $2))
+	until grep -aqs 'Kernel panic' "$RUN/console.txt"; do
+		[ $SECONDS -lt $end ] || { : >"$RUN/late"; break; }
+		sleep 0.5
+	done
+	[ -e "$RUN/late" ] || sleep 1
+	kill -KILL "$1" || :
+} >/dev/null 2>&1
+
+# run_guest COMMAND...: boots and waits; sets "late" when the guest had to be ended
+run_guest() {
+	local machine watcher limit=$((allowed + boot)) readers
+	rm -rf "${RUN:?}"/*
+	mkdir "$RUN/out" "$RUN/ctl"
+	mkfifo "$RUN/stdout" "$RUN/stderr"
+	printf '%s\0' "$@" >"$RUN/ctl/command"
+	printf '%s=%q\n' GUEST "$guest" GCOV "$gcov" BARE "$bare" PEERS "$peers" SIW_PARAMS "$params" SECONDS_ALLOWED "$allowed" >"$RUN/ctl/options"
+	: >"$RUN/console.txt"
+	cat "$RUN/stdout" 6>&- 7>&- &
+	readers=($!)
+	cat "$RUN/stderr" >&2 6>&- 7>&- &
+	readers+=($!)
+	("boot_$kind") &
+	machine=$!
+	watch "$machine" "$limit" 6>&- 7>&- &
+	watcher=$!
+	# Not "wait -n" for both: where one has been killed already, bash doesn't know it any more, and waits for the other.
+	wait "$machine" 2>/dev/null || :
+	kill -KILL "$watcher" 2>/dev/null || :
+	late=''
+	[ ! -e "$RUN/late" ] || late=1
+	# Readers whose pipe nobody ever opened would wait for ever.
+	: <>"$RUN/stdout" <>"$RUN/stderr"
+	wait "${readers[@]}" "$watcher" 2>/dev/null || :
+}
+
+# clean_up: ends what run_guest has started, wherever it is, and removes RUN
+clean_up() {
+	trap '' INT TERM HUP
+	end_children KILL
+	# The last of the guest's processes may still be writing there.
+	rm -rf "$RUN" 2>/dev/null || :
 }

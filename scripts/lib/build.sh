@@ -5,12 +5,12 @@ checkout_files() {
 	if [ -e "$TOP/.git" ]; then
 		git -c safe.directory='*' -C "$TOP" ls-files -co --exclude-standard -z
 	else
-		(cd "$TOP" && find . -path ./build -prune -o -type f -printf '%P\0')
+		(cd "$TOP" && find . \( -path ./build -o -path ./.git \) -prune -o -type f -printf '%P\0')
 	fi | (cd "$TOP" && while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done) | sort -zu
 }
 
 # What a build can't depend on: a change here builds nothing.
-NOT_BUILT='^(Documentation/|scripts/(lib/(common|tree|recipe|boot|results)|guest|check|bench|demo|kernels)|tests/(suites/|guest/[a-z]+$)|\.ci/)|\.(md|sh|suite|py)$'
+NOT_BUILT='^(Documentation/|scripts/(lib/(common|tree|recipe|boot|results)|guest|check|bench|demo|kernels)|tests/(suites/|demo/|guest/[a-z]+$)|\.ci/)|\.(md|sh|suite|py)$'
 
 # What make gets besides, as VARIABLE=VALUE
 BUILD_ARGS=()
@@ -20,10 +20,12 @@ BUILD_ARGS=()
 build_need() {
 	local folder=$1 tree=$2 kver=$3 kdir=$4 key
 	shift 4
+	[ ! -e "$TOP/.git" ] || host_packages git
 	mkdir -p "$folder/src"
 	exec 8>"$folder/lock"
 	flock -n 8 || { say "waiting for another build of this checkout"; flock 8; }
-	key=$({ checkout_files | grep -zvE "$NOT_BUILT" | (cd "$TOP" && xargs -0r sha256sum); echo "$kver ${tree##*/} $* ${BUILD_ARGS[*]}"; } |
+	# A file that an editor takes away meanwhile is none.
+	key=$({ checkout_files | grep -zvE "$NOT_BUILT" | (cd "$TOP" && xargs -0r sha256sum 2>/dev/null) || :; echo "$kver ${tree##*/} $* ${BUILD_ARGS[*]}"; } |
 		sha256sum | cut -c1-16)
 	DEST=$folder/dest-$key
 	[ -e "$DEST" ] || build_make "$@"
@@ -39,7 +41,7 @@ build_make() {
 	say "building the working tree for $kver"
 	checkout_files >"$folder/files.new"
 	# By content, so that only what really changed gets a new date and is compiled again
-	rsync -rlp --checksum --from0 --files-from="$folder/files.new" "$TOP/" "$folder/src/"
+	rsync -rlp --checksum --ignore-missing-args --from0 --files-from="$folder/files.new" "$TOP/" "$folder/src/"
 	if [ -e "$folder/files" ]; then
 		comm -z -23 "$folder/files" "$folder/files.new" | (cd "$folder/src" && xargs -0r rm -f --)
 	fi

@@ -14,6 +14,19 @@ die() {
 	exit "$status"
 }
 
+# end_children [SIGNAL]: ends the children of this shell that still run, and waits for all. It never fails: the status of what
+# fails in a trap would be that of the script.
+end_children() {
+	local running
+	running=$(jobs -rp)
+	# shellcheck disable=SC2086 # a list of numbers
+	[ -z "$running" ] || kill -"${1:-TERM}" $running 2>/dev/null || :
+	wait 2>/dev/null || :
+}
+
+# with_us COMMAND...: a script that runs long; it is told to end when this one dies, however that comes
+with_us() { setpriv --pdeathsig TERM "$@"; }
+
 # hash_of FILE... [-- WORD...]: a short name for this content
 hash_of() {
 	local files=()
@@ -51,8 +64,11 @@ host_packages() {
 	(
 		flock 9
 		export DEBIAN_FRONTEND=noninteractive
-		apt-get -qq install -y --no-install-recommends "${missing[@]}" ||
-			{ apt-get -qq update && apt-get -qq install -y --no-install-recommends "${missing[@]}"; }
-	) 9>"$CACHE/apt.lock" >"$CACHE/apt.log" 2>&1 9>&- ||
+		# On a machine that has just started, apt's own timers may be at work.
+		apt=(apt-get -qq -o DPkg::Lock::Timeout=600)
+		install=("${apt[@]}" install -y --no-install-recommends "${missing[@]}")
+		# What the packages start doesn't get the lock.
+		"${install[@]}" 9>&- || { "${apt[@]}" update && "${install[@]}"; } 9>&-
+	) 9>"$CACHE/apt.lock" >"$CACHE/apt.log" 2>&1 ||
 		die 96 "these packages could not be installed: ${missing[*]} (see $CACHE/apt.log)"
 }

@@ -9,6 +9,7 @@ source_package() { tree_fetch "$2" "linux-source-$1" "$CACHE/debs/source-$(tree_
 unpack_source() {
 	local deb=$1 version=$2 folder=$3
 	shift 3
+	host_packages xz-utils
 	mkdir -p "$folder"
 	dpkg-deb --fsys-tarfile "$deb" | tar -xO "./usr/src/linux-source-$version.tar.xz" | xz -dc -T0 |
 		tar -x -C "$folder" --strip-components=1 "$@"

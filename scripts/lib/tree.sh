@@ -26,9 +26,9 @@ tree_kernel() {
 # tree_fetch DIR PACKAGE FOLDER: downloads PACKAGE with the tree's own sources and keys; prints the .deb's path
 tree_fetch() {
 	local dir=$1 package=$2 folder=$3 deb lists
-	deb=$(find "$folder" -name "${package}_*.deb" 2>/dev/null | sort -V | tail -n 1)
+	mkdir -p "$folder"
+	deb=$(find "$folder" -name "${package}_*.deb" | sort -V | tail -n 1)
 	if [ -z "$deb" ]; then
-		mkdir -p "$folder"
 		lists=$(mktemp -d)
 		mkdir -p "$lists/lists/partial"
 		printf '%s\n' "Dir \"$dir\";" "Dir::State::lists \"$lists/lists\";" 'Dir::Cache::pkgcache "";' 'Dir::Cache::srcpkgcache "";' \
