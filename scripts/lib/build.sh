@@ -25,7 +25,7 @@ build_need() {
 	exec 8>"$folder/lock"
 	flock -n 8 || { say "waiting for another build of this checkout"; flock 8; }
 	# A file that an editor takes away meanwhile is none.
-	key=$({ checkout_files | grep -zvE "$NOT_BUILT" | (cd "$TOP" && xargs -0r sha256sum 2>/dev/null) || :; echo "$kver ${tree##*/} $* ${BUILD_ARGS[*]}"; } |
+	key=$({ checkout_files | grep -zvE "$NOT_BUILT" | (cd "$TOP" && xargs -0r sha256sum 2>/dev/null || :); echo "$kver ${tree##*/} $* ${BUILD_ARGS[*]}"; } |
 		sha256sum | cut -c1-16)
 	DEST=$folder/dest-$key
 	[ -e "$DEST" ] || build_make "$@"
