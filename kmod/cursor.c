@@ -3,20 +3,37 @@
 #include "cursor.h"
 #include "proto/crc.h"
 
-void kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq, u32 end)
+bool kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq, u32 end)
 {
+#ifdef CONFIG_NET_DEVMEM
+	struct sk_buff *skb;
+#endif
+
 	c->sk = sk;
 	c->seq = seq;
 	c->end = end;
 	c->skb = NULL;
 	c->p = NULL;
 	c->n = 0;
+#ifdef CONFIG_NET_DEVMEM
+	skb_queue_walk(&sk->sk_receive_queue, skb) {
+		if (!skb_frags_readable(skb)) {
+			c->end = before(seq, TCP_SKB_CB(skb)->seq) ? TCP_SKB_CB(skb)->seq : seq;
+			return false;
+		}
+	}
+#endif
+	return true;
 }
 
 void kiw_cursor_fork(struct kiw_cursor *c, const struct kiw_cursor *from)
 {
-	kiw_cursor_open(c, from->sk, from->seq, from->end);
-	c->skb = from->skb;
+	*c = (struct kiw_cursor){
+		.sk = from->sk,
+		.seq = from->seq,
+		.end = from->end,
+		.skb = from->skb,
+	};
 	if (c->skb)
 		skb_prepare_seq_read(c->skb, c->seq - TCP_SKB_CB(c->skb)->seq, c->skb->len,
 				     &c->walk);

@@ -26,8 +26,15 @@ struct kiw_cursor {
 	u32			n;
 };
 
-/** kiw_cursor_open() - read from @seq up to @end, sequence numbers of @sk's queue */
-void kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq, u32 end);
+/**
+ * kiw_cursor_open() - read from @seq up to @end, sequence numbers of @sk's queue
+ *
+ * It ends earlier where octets lie in memory of a device, which nobody can read here: an interface
+ * may have queues for TCP of processes that do so (devmem).
+ *
+ * Return: whether all up to @end can be read.
+ */
+bool kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq, u32 end);
 
 /** kiw_cursor_fork() - open @c where @from stands */
 void kiw_cursor_fork(struct kiw_cursor *c, const struct kiw_cursor *from);

@@ -271,11 +271,11 @@ void kiw_rx_pump(struct kiw_stream *s)
 	struct sock *sk = s->sk;
 	u32 first = tcp_sk(sk)->copied_seq;
 	u32 start = first + rx->taken;
-	bool starved = false;
+	bool starved = false, readable;
 	struct kiw_cursor cur;
 	enum kiw_err err;
 
-	kiw_cursor_open(&cur, sk, start, first + tcp_inq(sk));
+	readable = kiw_cursor_open(&cur, sk, start, first + tcp_inq(sk));
 	rx_wait_for(s, 1);
 	while (!rx->stopped && !starved && kiw_cursor_left(&cur)) {
 		if (cur.seq - start > RX_BUDGET) {
@@ -288,6 +288,11 @@ void kiw_rx_pump(struct kiw_stream *s)
 			kiw_stream_fail(s, err, rx->hdr + KIW_FPDU_LEN_SIZE,
 					rx->have - min_t(u32, rx->have, KIW_FPDU_LEN_SIZE),
 					rx->have < KIW_FPDU_LEN_SIZE ? 0 : kiw_rx_ulpdu_len(rx));
+	}
+	if (!readable && !rx->stopped) {
+		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, KIW_EV_LLP_LOST);
+		kiw_stream_kick(s);
 	}
 	if (cur.seq != start) {
 		rx->between = cur.seq == rx->start;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <sched.h>
 
 #include "context.hpp"
@@ -97,6 +98,16 @@ int modify_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask)
 
 	if (Qp::from(ibv).origin.inherited())
 		return EPERM;
+	// The command has no place for capacities: they are judged here.
+	if (mask & IBV_QP_CAP) {
+		ibv_qp_attr now{};
+		ibv_qp_init_attr init{};
+
+		if (const int error = query_qp(ibv, &now, IBV_QP_CAP, &init))
+			return error;
+		if (std::memcmp(&now.cap, &attr->cap, sizeof(now.cap)) != 0)
+			return EINVAL;
+	}
 	if (const int error = ibv_cmd_modify_qp(ibv, attr, mask, &request, sizeof(request)))
 		return error;
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
