@@ -231,7 +231,7 @@ TEST_P(EveryRefusal, LeavesToTheKernelWhatIsBeforeAPromise)
 // never.
 TEST_F(Refusals, AmongSeveralThreadsAreExact)
 {
-	constexpr std::uint64_t threads = 4, each = 5000;
+	constexpr std::uint64_t threads = 4, each = 2000;
 	std::mutex taker;
 	std::vector<std::atomic<int>> taken(threads * each);
 	std::atomic<bool> broken = false;
