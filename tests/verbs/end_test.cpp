@@ -127,6 +127,7 @@ TEST(SentByAProcess, ArrivesAfterItWasKilled)
 	for (std::uint64_t i = 0; i < count + 1; i++)
 		EXPECT_WC(side->received(), i, IBV_WC_SUCCESS);
 	side->wait_disconnected();
+	to.reset(); // before its protection domain
 }
 
 /// More than TCP takes: what was taken arrives, and the peer sees that there was more.

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "connection.hpp"
-#include "shaped.hpp"
+#include "link.hpp"
 
 namespace vt {
 namespace {
@@ -113,7 +113,7 @@ TEST(Lifetime, DeregisteringAnIdleRegionDisturbsNothing)
 	EXPECT_WC(pair.a().sent(), 0, IBV_WC_SUCCESS);
 	from.fill_pattern(3);
 	{
-		const Shaped slow("tbf rate 4mbit burst 128k limit 16m");
+		const HeldBack slow(client_end(), "tbf rate 4mbit burst 128k limit 16m");
 
 		to.fill(0);
 		ASSERT_EQ(pair.a().write({from.sge()}, {.id = 1, .remote = to.address(), .rkey = to.rkey()}), 0);
@@ -159,7 +159,7 @@ TEST(Lifetime, ACompletionIsThatOfItsOwnRequest)
 	write.wr.rdma = {to.address(1 << 20), to.rkey()};
 	write.next = nullptr;
 	{
-		const Shaped slow("tbf rate 100mbit burst 128k limit 16m");
+		const HeldBack slow(client_end(), "tbf rate 100mbit burst 128k limit 16m");
 
 		ASSERT_EQ(ibv_post_send(pair.a().qp(), &read, &bad), 0);
 		EXPECT_WC(pair.a().sent(), 0, IBV_WC_SUCCESS);

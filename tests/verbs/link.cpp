@@ -23,8 +23,7 @@ std::string in(const Where &where)
 	return where.netns.empty() ? "" : "ip netns exec " + where.netns + " ";
 }
 
-/// The interface that has the address of an end.
-static std::string interface_of(const Where &where)
+std::string interface_of(const Where &where)
 {
 	const InNamespace inside(where.netns);
 	ifaddrs *all = nullptr;

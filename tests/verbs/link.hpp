@@ -16,6 +16,9 @@ bool run(const std::string &command);
 /// What a command begins with that is to run in the namespace of an end.
 std::string in(const Where &where);
 
+/// The name of the interface that has the address of an end.
+std::string interface_of(const Where &where);
+
 /// What leaves an end by its interface is held back as tc is told, for a scope.
 class HeldBack {
 public:

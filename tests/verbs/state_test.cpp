@@ -4,7 +4,7 @@
 #include <cerrno>
 
 #include "connection.hpp"
-#include "shaped.hpp"
+#include "link.hpp"
 
 namespace vt {
 namespace {
@@ -468,7 +468,7 @@ TEST(Connected, AnOwnErrorIsToldAtOnce)
 	Region region(pair.a().pd(), 4096);
 
 	pair.sync();
-	const Shaped nothing("netem loss 100%");
+	const HeldBack nothing(client_end(), "netem loss 100%");
 	ibv_sge bad = region.sge();
 	bad.lkey ^= 1;
 	ASSERT_EQ(pair.a().send({region.sge()}, {.id = 1}), 0);
