@@ -10,6 +10,7 @@
 #include <linux/local_lock.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>
+#include <linux/overflow.h>
 #include <net/inet_sock.h>
 #include <net/tcp.h>
 #include <rdma/ib_umem.h>
@@ -62,6 +63,11 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #define local_unlock_nested_bh(lock)	((void)0)
 #endif
 
+/* 6.5: the size of a structure with so many elements, before there is one */
+#ifndef struct_size_t
+#define struct_size_t(type, member, count)	struct_size((type *)NULL, member, count)
+#endif
+
 /* 6.3: udev can be told to leave a name alone */
 #ifndef KIW_HAVE_IB_MARK_NAME
 static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
@@ -98,6 +104,14 @@ static inline bool kiw_core_reports_port(struct net_device *ndev)
 #else
 #define kiw_sockaddr(addr) ((struct sockaddr *)(addr))
 #endif
+
+/* 6.2: a kernel socket says that the page fragment of the task isn't for it; before, TCP may use that */
+static inline void kiw_no_task_frag(struct sock *sk)
+{
+#ifdef KIW_HAVE_SK_USE_TASK_FRAG
+	sk->sk_use_task_frag = false;
+#endif
+}
 
 /* 6.6: the flags of an INET socket are bits of one word, set without a lock */
 static inline void kiw_bind_address_no_port(struct sock *sk)

@@ -574,7 +574,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	s->turn = kiw_stream_received(s);
 	/* Out-of-band octets are octets like all others. */
 	sock_set_flag(sk, SOCK_URGINLINE);
-	sk->sk_use_task_frag = false;
+	kiw_no_task_frag(sk);
 	stream_window(s, sock);
 
 	WRITE_ONCE(qp->state, step.next);
