@@ -334,16 +334,18 @@ int kiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
 /*
  * All three do this. sk_callback_lock keeps the endpoint: kiw_ep_unhook() takes it before the
  * endpoint may go. A socket that TCP made for a listener has our callbacks but no endpoint until
- * it is accepted.
+ * it is accepted; if a sockmap has taken it by then, what sk_user_data points to is the map's, which
+ * its flags tell.
  */
 static void sock_event(struct sock *sk)
 {
-	struct kiw_ep *ep;
+	uintptr_t data;
 
 	read_lock_bh(&sk->sk_callback_lock);
-	ep = __locked_read_sk_user_data_with_flags(sk, SK_USER_DATA_NOCOPY);
-	if (ep)
-		kiw_ep_notify(ep, KIW_EP_SOCKET);
+	data = (uintptr_t)rcu_dereference_check(__sk_user_data(sk),
+						lockdep_is_held(&sk->sk_callback_lock));
+	if ((data & ~SK_USER_DATA_PTRMASK) == SK_USER_DATA_NOCOPY)
+		kiw_ep_notify((struct kiw_ep *)(data & SK_USER_DATA_PTRMASK), KIW_EP_SOCKET);
 	read_unlock_bh(&sk->sk_callback_lock);
 }
 

@@ -33,6 +33,8 @@ static uint done;
 module_param(done, uint, 0444);
 MODULE_PARM_DESC(done, "how often it was done");
 
+/* What sk_user_data of a socket that was taken points to */
+static u64 mark;
 static struct sock *sk;
 static void (*saved_data_ready)(struct sock *sk);
 
@@ -88,7 +90,8 @@ static void data_ready(struct sock *listener)
 	spin_lock_bh(&queue->rskq_lock);
 	for (req = queue->rskq_accept_head; req; req = req->dl_next) {
 		if (!rcu_access_pointer(__sk_user_data(req->sk))) {
-			__rcu_assign_sk_user_data_with_flags(req->sk, &done, SK_USER_DATA_NOCOPY);
+			__rcu_assign_sk_user_data_with_flags(req->sk, &mark, SK_USER_DATA_NOCOPY |
+							     SK_USER_DATA_PSOCK);
 			WRITE_ONCE(done, done + 1);
 		}
 	}
