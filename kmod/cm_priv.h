@@ -262,9 +262,9 @@ struct kiw_ep {
  * @ep: what it has in common with the others; first, so that both are freed alike
  * @lock: protects the rest
  * @id: iw_cm's listening side, reference held, or NULL once it stopped
- * @waiting: endpoints whose Request isn't complete, in the order of their numbers
- * @ready: endpoints whose Request is complete, in the order of their numbers, and whose user isn't
- *	told yet
+ * @waiting: endpoints without a complete Request, in the order of their numbers
+ * @ready: endpoints with a complete Request that the user isn't told of yet, in the order of their
+ *	numbers
  * @next_number: for the next connection
  * @num_waiting: how many there are in @waiting and @ready
  * @max_waiting: more are closed as soon as TCP hands them over

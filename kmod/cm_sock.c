@@ -221,7 +221,7 @@ void kiw_sock_close(struct socket *sock, bool reset)
 
 /**
  * kiw_sock_drop() - read and drop what has arrived
- * @sock: connection whose data nobody wants any more
+ * @sock: connection that was given up
  *
  * Return: whether that was all.
  */

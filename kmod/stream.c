@@ -218,7 +218,7 @@ static void push_all(struct kiw_stream *s)
  * what it has, and that is all that was reported as sent. What is in the batch goes there, too, so
  * that the FIN isn't in the middle of an FPDU; and where anything is left undone, a Terminate
  * behind it, so that this doesn't look like an orderly end. The endpoint resets what gets no FIN: a
- * responder whose peer hasn't begun has sent nothing, and for the batch there may be no memory.
+ * responder has sent nothing before its peer began, and for the batch there may be no memory.
  */
 static void stream_break(struct kiw_stream *s)
 {
