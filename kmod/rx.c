@@ -183,7 +183,7 @@ static u32 rx_want(const struct kiw_rx *rx, const struct kiw_cursor *cur)
 	return have > before && have < rx->left ? before : rx->left;
 }
 
-static enum kiw_err rx_payload(struct kiw_stream *s, struct kiw_cursor *cur)
+static enum kiw_err rx_payload(struct kiw_stream *s, struct kiw_cursor *cur, bool *starved)
 {
 	struct kiw_rx *rx = &s->rx;
 	enum kiw_err err;
@@ -191,6 +191,7 @@ static enum kiw_err rx_payload(struct kiw_stream *s, struct kiw_cursor *cur)
 
 	while (rx->left) {
 		err = rx_run(s, cur, rx_want(rx, cur), &run);
+		*starved = !run;
 		if (!run)
 			return err;
 		err = kiw_rdmap_place(s, cur, rx->seg.payload_len - rx->left, run);
@@ -255,8 +256,8 @@ static enum kiw_err rx_step(struct kiw_stream *s, struct kiw_cursor *cur, bool *
 			return err;
 		fallthrough;
 	case KIW_RX_PAYLOAD:
-		err = rx_payload(s, cur);
-		if (err || s->rx.stage != KIW_RX_TRAILER)
+		err = rx_payload(s, cur, starved);
+		if (err || *starved)
 			return err;
 		fallthrough;
 	case KIW_RX_TRAILER:
