@@ -2,6 +2,7 @@
 //
 // How connections end: what a completion reported as sent arrives, whatever ends the connection afterwards, and the
 // peer doesn't take it for an orderly end where something was lost.
+#include <algorithm>
 #include <arpa/inet.h>
 #include <array>
 
@@ -224,6 +225,12 @@ TEST(End, LastsAsLongAsThePeerAcknowledges)
 	ASSERT_EQ(rdma_disconnect(closed.a().id()), 0);
 	destroyed.a().destroy_qp();
 	for (std::size_t i = 0; i < pairs.size(); i++) {
+		// Each step has its own patience.
+		for (const std::size_t at : {octets / 4, octets / 2, octets * 3 / 4}) {
+			const volatile std::uint8_t *some = to[i]->data() + at;
+			wait_until([=] { return std::any_of(some, some + 16, [](std::uint8_t octet) { return octet; }); },
+				"a part of the Writes");
+		}
 		EXPECT_WC(pairs.at(i)->b().received(), 0, IBV_WC_WR_FLUSH_ERR);
 		pairs.at(i)->b().wait_disconnected();
 		EXPECT_TRUE(same(from[i]->bytes(), to[i]->bytes()));

@@ -150,24 +150,6 @@ TEST(Order, DoesNotWaitForASilentConnection)
 	EXPECT_EQ(number_of(request), 2);
 }
 
-// The requests beyond the backlog are told as soon as there is room: each by the decision on another one.
-TEST(Order, IsKeptBeyondTheBacklog)
-{
-	constexpr std::uint8_t count = 4; // so few that all are decided before any is told beyond the backlog
-	const Listener listener(1);
-	std::vector<std::unique_ptr<Raw>> callers;
-
-	for (std::uint8_t i = 0; i < count; i++) {
-		callers.push_back(std::make_unique<Raw>(listener.port()));
-		callers.back()->say(Raw::request(i));
-	}
-	for (std::uint8_t i = 0; i < count; i++) {
-		const auto [id, request] = listener.request();
-		EXPECT_EQ(number_of(request), i);
-		EXPECT_EQ(rdma_reject(id.get(), nullptr, 0), 0);
-	}
-}
-
 // --- namespaces -----------------------------------------------------------------------------------
 
 /// Listens on the wildcard; retries are the caller's.
