@@ -50,17 +50,17 @@ takes no_crc "octets under CRC" -0.05 0.05
 message 65536 write off
 takes two_copies "octets copied" 2 2.05 65536
 takes no_crc "octets under CRC" -0.05 0.05
-takes no_allocation allocations -0.05 0.05
+takes two_fragments_of_32_KB allocations 1.9 2.05
 
 message 65536 write on
 takes two_copies "octets copied" 2 2.05 65536
 takes two_crc_passes "octets under CRC" 2 2.05 65536
 
 message 1048576 write off
-takes calls_of_128_KB sends 8 12
+takes calls_of_128_KB sends 7.9 12
 
 message 1048576 write on
-takes calls_of_128_KB sends 8 12
+takes calls_of_128_KB sends 7.9 12
 
 message 65536 read off
 takes two_copies "octets copied" 2 2.05 65536
