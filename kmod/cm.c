@@ -101,6 +101,7 @@ static const struct kernel_param_ops keepalive_ops = {
 	.set = set_keepalive,
 	.get = param_get_uint,
 };
+
 static unsigned int keepalive;
 module_param_cb(keepalive, &keepalive_ops, &keepalive, 0644);
 MODULE_PARM_DESC(keepalive,
@@ -706,7 +707,9 @@ void kiw_cm_abort_device(struct kiw_device *dev)
 /** kiw_cm_init() - prepare the connection manager, before there is a device */
 int kiw_cm_init(void)
 {
-	/* A work may have to wait for a lock that some process has: no other waits for that work. */
+	/*
+	 * A work may have to wait for a lock that some process has: no other waits for that work.
+	 */
 	cm_wq = alloc_workqueue("kiwarp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, WQ_MAX_ACTIVE);
 	return cm_wq ? 0 : -ENOMEM;
 }

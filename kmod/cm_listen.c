@@ -67,10 +67,10 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 }
 
 /*
- * The order in which the user is told is that in which TCP accepted the connections of a host, since
- * programs that open several at once expect the other side to see them in the order that they were
- * made. Their Requests may be complete in another one. A host that connects and says nothing holds
- * up its own later connections only, and those not for long.
+ * The order in which the user is told is that in which TCP accepted the connections of a host,
+ * since programs that open several at once expect the other side to see them in the order that they
+ * were made. Their Requests may be complete in another one. A host that connects and says nothing
+ * holds up its own later connections only, and those not for long.
  */
 static bool same_peer(const struct kiw_ep *ep, const struct in6_addr *peer)
 {
@@ -144,8 +144,8 @@ void kiw_listener_leave(struct kiw_ep *ep)
 }
 
 /*
- * Is it its turn, and are there not too many that the user hasn't decided on? If not, it is notified
- * when others have been told, or have left, or comes back when it has waited long enough.
+ * Is it its turn, and are there not too many that the user hasn't decided on? If not, it is
+ * notified when others have been told, or have left, or comes back when it has waited long enough.
  */
 static bool may_tell(struct kiw_listener *l, struct kiw_ep *ep)
 {

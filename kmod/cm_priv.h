@@ -9,16 +9,16 @@
  *	cm_listen.c	listeners
  *
  * An endpoint is one TCP socket and one state machine. Callbacks, timer, stream and downcalls only
- * leave bits in kiw_ep.events and queue the endpoint's only work item, which looks at the state
- * and does what can be done without waiting. Bits can't get lost, whatever the peer sends and
- * however often, and a peer that stalls costs its endpoint and one timer.
+ * leave bits in kiw_ep.events and queue the endpoint's only work item, which looks at the state and
+ * does what can be done without waiting. Bits can't get lost, whatever the peer sends and however
+ * often, and a peer that stalls costs its endpoint and one timer.
  *
  *	CONNECTING -> REPLY_WAIT ------------------------------------------.
  *	REQUEST_WAIT -> REQUEST_READY -> REQUESTED -> REPLY_SEND -> RTR_WAIT -> OPEN -> CLOSING
  *
- * and from everywhere to DEAD, which keeps nothing but what iw_cm still has to be told. A connection
- * that has sent its FIN goes there by way of LINGER, which keeps the socket, and nothing else, until
- * the peer has acknowledged all that it was sent.
+ * and from everywhere to DEAD, which keeps nothing but what iw_cm still has to be told. A
+ * connection that has sent its FIN goes there by way of LINGER, which keeps the socket, and nothing
+ * else, until the peer has acknowledged all that it was sent.
  *
  * The works of different endpoints run at the same time, on any CPU. Each endpoint has one, so for
  * one endpoint nothing runs twice at once.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Sockets of the connection manager: how they are made, bound and released, their addresses, their
- * callbacks until the stream takes over, and the start-up frames that go through them. All of it
- * is non-blocking.
+ * callbacks until the stream takes over, and the start-up frames that go through them. All of it is
+ * non-blocking.
  */
 #include <linux/if_vlan.h>
 #include <linux/in.h>
@@ -112,7 +112,7 @@ struct net *kiw_sock_net(struct kiw_device *dev, const struct sockaddr_storage *
 /**
  * kiw_sock_create() - make a socket that stays on the interface of its address
  * @dev: device
- * @net: namespace; that of @dev lasts as long as its endpoints do, another one is kept by the socket
+ * @net: namespace; that of @dev lasts as long as its endpoints do, another one the socket keeps
  * @id: iw_cm's side, for the type of service; an initiator has the peer's address there
  * @local: local address, or the wildcard for the device's own interface
  * @res: the socket
@@ -125,7 +125,7 @@ struct net *kiw_sock_net(struct kiw_device *dev, const struct sockaddr_storage *
 int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_id *id,
 		    const struct sockaddr_storage *local, struct socket **res)
 {
-	/* Listeners on such an address stay on their devices' interfaces, or only one could have it. */
+	/* Listeners on such an address stay on their devices' interfaces, or only one had it. */
 	bool loopback = id->m_remote_addr.ss_family && is_loopback(local);
 	struct socket *sock;
 	int err;
@@ -197,10 +197,10 @@ int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr)
  * @sock: socket with its own callbacks
  * @reset: don't let TCP deliver what it holds
  *
- * A kernel's socket mostly doesn't keep its namespace, hence TCP stops its timers when it is released:
- * what gets lost after that would never be sent again. A socket that shall close in order gets a
- * reference to the namespace, like that of a process, and TCP finishes by itself. That is over
- * when the namespace is going.
+ * A kernel's socket mostly doesn't keep its namespace, hence TCP stops its timers when it is
+ * released: what gets lost after that would never be sent again. A socket that shall close in order
+ * gets a reference to the namespace, like that of a process, and TCP finishes by itself. That is
+ * over when the namespace is going.
  */
 void kiw_sock_close(struct socket *sock, bool reset)
 {
@@ -333,8 +333,8 @@ int kiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
 
 /*
  * All three do this. sk_callback_lock keeps the endpoint: kiw_ep_unhook() takes it before the
- * endpoint may go. A socket that TCP made for a listener has our callbacks but no endpoint until
- * it is accepted; if a sockmap has taken it by then, what sk_user_data points to is the map's, which
+ * endpoint may go. A socket that TCP made for a listener has our callbacks but no endpoint until it
+ * is accepted; if a sockmap has taken it by then, what sk_user_data points to is the map's, which
  * its flags tell.
  */
 static void sock_event(struct sock *sk)
@@ -351,7 +351,8 @@ static void sock_event(struct sock *sk)
 
 bool kiw_sock_taken(const struct sock *sk)
 {
-	return rcu_access_pointer(__sk_user_data(sk)) || READ_ONCE(sk->sk_prot) != sk->sk_prot_creator;
+	return rcu_access_pointer(__sk_user_data(sk)) ||
+	       READ_ONCE(sk->sk_prot) != sk->sk_prot_creator;
 }
 
 /**

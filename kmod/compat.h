@@ -55,12 +55,12 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #endif
 
 /*
- * 6.11: with PREEMPT_RT, what BH off protects can have a lock that excludes others on the processor.
- * Before, BH off does.
+ * 6.11: with PREEMPT_RT, what BH off protects can have a lock that excludes others on the
+ * processor. Before, BH off does.
  */
 #ifndef local_lock_nested_bh
-#define local_lock_nested_bh(lock)	((void)0)
-#define local_unlock_nested_bh(lock)	((void)0)
+#define local_lock_nested_bh(lock)	((void)(lock))
+#define local_unlock_nested_bh(lock)	((void)(lock))
 #endif
 
 /* 6.5: the size of a structure with so many elements, before there is one */
@@ -105,7 +105,7 @@ static inline bool kiw_core_reports_port(struct net_device *ndev)
 #define kiw_sockaddr(addr) ((struct sockaddr *)(addr))
 #endif
 
-/* 6.2: a kernel socket says that the page fragment of the task isn't for it; before, TCP may use that */
+/* 6.2: a socket says whether it uses the task's page fragment; before, TCP decides */
 static inline void kiw_no_task_frag(struct sock *sk)
 {
 #ifdef KIW_HAVE_SK_USE_TASK_FRAG
@@ -154,6 +154,7 @@ static inline int tcp_space_from_win(const struct sock *sk, u32 win)
 
 /*
  * Hands TCP @len octets in pages, but for the first @skip. Return: octets taken, or an errno.
+ *
  * 6.5: TCP takes the pages of a message. Before, it takes them one by one; a message it copies, no
  * matter that some of those kernels have MSG_SPLICE_PAGES.
  */

@@ -23,13 +23,13 @@
 #include "ring.h"
 
 #ifndef CONFIG_INFINIBAND_VIRT_DMA
-#error "kiwarp needs CONFIG_INFINIBAND_VIRT_DMA, which no kernel with HIGHMEM has: without it, RDMA core wants a device that does DMA."
+#error "kiwarp needs CONFIG_INFINIBAND_VIRT_DMA, which no kernel with HIGHMEM has"
 #endif
 
 /* Drivers in the kernel tree have theirs from this enumeration. */
 #define KIW_DRIVER_ID ((enum rdma_driver_id)KIWARP_DRIVER_ID)
 
-/* The three numbers at the head of the module's version, 16 bits each; what follows them is left out */
+/* The three numbers at the head of the module's version, 16 bits each, without what follows */
 static u64 fw_version(void)
 {
 	u16 major, minor, patch;

@@ -25,11 +25,12 @@
 #define KIW_MAX_PD		65536
 #define KIW_MAX_RD_ATOM		128	/* IRD and ORD of one QP */
 #define KIW_MAX_MSG		(1U << 31)	/* octets */
-#define KIW_MAX_MR_SIZE		min_t(u64, 1ULL << 39, SIZE_MAX)	/* octets; pinned as size_t */
+#define KIW_MAX_MR_SIZE		min_t(u64, 1ULL << 39, SIZE_MAX)	/* octets */
 
 /*
  * The OUI of a vendor, of the kind that IEEE 802c leaves to local administration (the second digit
- * is 2), so that it is nobody's hardware: the letters "riw". SPDK takes 0 and 0xffffff for Soft-RoCE.
+ * is 2), so that it is nobody's hardware: the letters "riw". SPDK takes 0 and 0xffffff for
+ * Soft-RoCE.
  */
 #define KIW_VENDOR_ID		0x726977
 #define KIW_VENDOR_PART_ID	1

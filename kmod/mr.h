@@ -2,10 +2,10 @@
 /*
  * Memory regions and the copies into and out of them.
  *
- * Look-ups and copies run in a read-side section of kiw_mr_srcu and take no reference: kiw_dereg_mr()
- * takes the region out of the table, waits for a grace period, and only then unpins. A copy comes
- * with a look-up and all checks in the same section, for every segment anew. No page of a region is
- * handed on: TCP gets copies, in memory of ours.
+ * Look-ups and copies run in a read-side section of kiw_mr_srcu and take no reference:
+ * kiw_dereg_mr() takes the region out of the table, waits for a grace period, and only then unpins.
+ * A copy comes with a look-up and all checks in the same section, for every segment anew. No page
+ * of a region is handed on: TCP gets copies, in memory of ours.
  *
  * An SRCU domain of their own, because processes deregister in loops over thousands of regions: a
  * plain grace period of RCU takes tens of milliseconds, and an expedited one interrupts every CPU.
@@ -53,7 +53,7 @@ static inline struct kiw_mr *to_kiw_mr(struct ib_mr *ibmr)
 
 extern struct srcu_struct kiw_mr_srcu;
 
-/** kiw_mr_lock() - begin a read-side section of regions; any context. Return: for kiw_mr_unlock() */
+/** kiw_mr_lock() - begin a read-side section of regions. Return: for kiw_mr_unlock() */
 static inline int kiw_mr_lock(void)
 {
 	return srcu_read_lock(&kiw_mr_srcu);

@@ -384,8 +384,8 @@ static int modify_state(struct kiw_qp *qp, enum ib_qp_state to)
 
 /*
  * rdma_cm takes a client's QP to INIT without any right and never comes back to it, so none at that
- * point means that the rights of the regions decide alone. A program that wants none says so without
- * a change of state, or grants local writes only.
+ * point means that the rights of the regions decide alone. A program that wants none says so
+ * without a change of state, or grants local writes only.
  */
 static void set_access(struct kiw_qp *qp, int access, bool with_state)
 {

@@ -172,8 +172,8 @@ static enum kiw_err rx_header(struct kiw_stream *s, struct kiw_cursor *cur, bool
 }
 
 /*
- * How many octets of the payload to take of those that are there. The last ones are placed together,
- * and so wait for each other; only a marker may come between them.
+ * How many octets of the payload to take of those that are there. The last ones are placed
+ * together, and so wait for each other; only a marker may come between them.
  */
 static u32 rx_want(const struct kiw_rx *rx, const struct kiw_cursor *cur)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Counters of one device. `rdma statistic` and the folder hw_counters in sysfs show the rare events,
- * the folder counters the traffic.
+ * Counters of one device. `rdma statistic` and the folder hw_counters in sysfs show the rare
+ * events, the folder counters the traffic.
  */
 #ifndef KIWARP_STATS_H
 #define KIWARP_STATS_H
@@ -85,9 +85,9 @@ int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 p
 /**
  * kiw_process_mad() - answer a management datagram
  *
- * No datagrams travel over iWARP. RDMA core asks by them for what it shows in the folder counters of
- * a port: performance management (InfiniBand architecture, volume 1, chapter 16.1), its ClassPortInfo,
- * PortCounters and PortCountersExtended. Nothing else is answered.
+ * No datagrams travel over iWARP. RDMA core asks by them for what it shows in the folder counters
+ * of a port: performance management (InfiniBand architecture, volume 1, chapter 16.1), its
+ * ClassPortInfo, PortCounters and PortCountersExtended. Nothing else is answered.
  *
  * Return: IB_MAD_RESULT_*.
  */

@@ -12,8 +12,8 @@
  * qp->stream, so that no doorbell does; and it clears s->ep, so that the endpoint isn't notified.
  * Then it waits for the work, which is the only one left that had been told before. Released: what
  * remains are references that a doorbell took a moment ago; each of them finds s->qp cleared under
- * the socket lock and lets go. The last one frees the memory; the
- * socket's memory is held by sock_hold() until then.
+ * the socket lock and lets go. The last one frees the memory; the socket's memory is held by
+ * sock_hold() until then.
  */
 #include "stream.h"
 
@@ -34,7 +34,9 @@
 #define STREAM_TURN (4U << 20)
 /* What is sent from a callback, before the work has to go on with it. */
 #define CALLBACK_BATCHES 4
-/* Attempts to give TCP what is left of a batch when a stream breaks off: each takes a part of it. */
+/*
+ * Attempts to give TCP what is left of a batch when a stream breaks off: each takes a part of it.
+ */
 #define BREAK_ROUNDS 16
 
 static struct workqueue_struct *stream_wq;
@@ -302,8 +304,8 @@ static bool stream_wanted(const struct kiw_stream *s)
 }
 
 /*
- * The owner places the backlog, which may grow as fast as it is placed: after a turn, or when others
- * want the lock, the rest stays with TCP, and TCP's window then ends it.
+ * The owner places the backlog, which may grow as fast as it is placed: after a turn, or when
+ * others want the lock, the rest stays with TCP, and TCP's window then ends it.
  */
 static bool turn_over(const struct kiw_stream *s)
 {
@@ -352,7 +354,9 @@ static bool stream_owned(const struct kiw_stream *s)
 	return owned;
 }
 
-/* Works of all users share a pool of threads: none of them sleeps until one user's thread lets go. */
+/*
+ * Works of all users share a pool of threads: none of them sleeps until one user's thread lets go.
+ */
 static void stream_work(struct work_struct *work)
 {
 	struct kiw_stream *s = stream_from(work);

@@ -38,7 +38,7 @@ typedef __u64 u64;
 #define __packed __attribute((__packed__))
 #endif
 
-#define smp_wmb() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define smp_wmb() __atomic_thread_fence(__ATOMIC_RELEASE) /* as in the kernel */
 #define WRITE_ONCE(x, v) __atomic_store_n(&(x), v, __ATOMIC_RELAXED)
 #define SMP_CACHE_BYTES 64
 #define prefetchw(p) __builtin_prefetch(p, 1)

@@ -191,8 +191,8 @@ TEST_P(BrokenOff, ByADisconnectTooEarly)
 	break_off([](Pair &pair) { EXPECT_EQ(rdma_disconnect(pair.a().id()), 0); }, GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Link, BrokenOff, testing::Bool(),
-	[](const auto &test) { return std::string(test.param ? "Slow" : "Fast"); });
+INSTANTIATE_TEST_SUITE_P(
+	Link, BrokenOff, testing::Bool(), [](const auto &test) { return std::string(test.param ? "Slow" : "Fast"); });
 
 // Both ends that there are, each with more than the link carries in the time that a peer has that acknowledges nothing.
 TEST(End, LastsAsLongAsThePeerAcknowledges)
@@ -221,7 +221,9 @@ TEST(End, LastsAsLongAsThePeerAcknowledges)
 	for (std::size_t i = 0; i < pairs.size(); i++) {
 		Side &a = pairs.at(i)->a();
 		for (std::size_t at = 0; at < octets; at += part)
-			ASSERT_EQ(a.write({from[i]->sge(at, part)}, {.remote = to[i]->address(at), .rkey = to[i]->rkey()}), 0);
+			ASSERT_EQ(a.write({from[i]->sge(at, part)},
+					  {.remote = to[i]->address(at), .rkey = to[i]->rkey()}),
+				0);
 		for (std::size_t at = 0; at < octets; at += part)
 			EXPECT_EQ(a.sent().status, IBV_WC_SUCCESS);
 	}
@@ -232,7 +234,8 @@ TEST(End, LastsAsLongAsThePeerAcknowledges)
 		// Each step has its own patience.
 		for (const std::size_t at : {octets / 4, octets / 2, octets * 3 / 4}) {
 			const volatile std::uint8_t *some = to[i]->data() + at;
-			wait_until([=] { return std::any_of(some, some + 16, [](std::uint8_t octet) { return octet; }); },
+			wait_until(
+				[=] { return std::any_of(some, some + 16, [](std::uint8_t octet) { return octet; }); },
 				"a part of the Writes");
 		}
 		EXPECT_WC(pairs.at(i)->b().received(), 0, IBV_WC_WR_FLUSH_ERR);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t slot = 4096;
 constexpr std::size_t long_slot = 256 << 10;
-constexpr std::uint64_t many = 20000;	 // requests of a few bytes
+constexpr std::uint64_t many = 20000;	  // requests of a few bytes
 constexpr std::uint64_t many_long = 1500; // requests of 256 KB
 
 /// Writes of a number each into slots of a region, one after the other.
@@ -63,13 +63,14 @@ TEST_F(Flood, ReadsWhatIsThere)
 	EXPECT_TRUE(same(from_.bytes(), to_.bytes()));
 }
 
-// A process that disconnects after posting needn't have waited for completions, if TCP has room for all: long messages make
-// it find much.
+// A process that disconnects after posting needn't have waited for completions, if TCP has room for all: long messages
+// make it find much.
 TEST_F(Flood, WhatWasPostedGoesOutBeforeTheEnd)
 {
 	const auto post_long = [&](std::size_t count, std::size_t octets) {
 		poster_.flood(count, [&](std::uint64_t n) {
-			return pair_.a().write({from_.sge(0, octets)}, {.id = n, .remote = to_.address(), .rkey = rkey_});
+			return pair_.a().write(
+				{from_.sge(0, octets)}, {.id = n, .remote = to_.address(), .rkey = rkey_});
 		});
 	};
 
@@ -309,8 +310,8 @@ TEST(Flooded, ReadsWithCrc)
 	EXPECT_TRUE(same(from.bytes(), to.bytes()));
 }
 
-// Work for a user is done by its own threads and in TCP's callbacks. A thread of the driver's that served several users would
-// wait for one user's lock while others wait for it.
+// Work for a user is done by its own threads and in TCP's callbacks. A thread of the driver's that served several users
+// would wait for one user's lock while others wait for it.
 TEST(Flooded, NoThreadOfTheDriverSendsOrPlaces)
 {
 	Pair pair;
@@ -333,8 +334,8 @@ TEST(Flooded, NoThreadOfTheDriverSendsOrPlaces)
 	poster.finish();
 }
 
-// The socket's lock isn't a fair one, and its backlog may never end. A doorbell at a flooded stream comes back all the same,
-// before hundreds of messages have been placed.
+// The socket's lock isn't a fair one, and its backlog may never end. A doorbell at a flooded stream comes back all the
+// same, before hundreds of messages have been placed.
 TEST(Flooded, ADoorbellOfTheOtherDirectionReturns)
 {
 	constexpr std::uint64_t rings = 200, patience = 400;
@@ -352,8 +353,8 @@ TEST(Flooded, ADoorbellOfTheOtherDirectionReturns)
 		while (!enough) {
 			poster.post([&](std::uint64_t n) {
 				const std::size_t at = n % slots * length;
-				return pair.a().write({from.sge(at, length)},
-					{.id = n, .remote = to.address(at), .rkey = to.rkey()});
+				return pair.a().write(
+					{from.sge(at, length)}, {.id = n, .remote = to.address(at), .rkey = to.rkey()});
 			});
 			sent = poster.polled();
 		}

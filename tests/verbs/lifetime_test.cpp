@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// For how long a buffer belongs to a request: from the post to the completion, and not an octet of what the process writes
-// later leaves it.
+// For how long a buffer belongs to a request: from the post to the completion, and not an octet of what the process
+// writes later leaves it.
 #include <algorithm>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -74,9 +74,8 @@ private:
 };
 
 class OnTheWire : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Lifetime, OnTheWire, testing::Bool(), [](const auto &parameter) {
-	return parameter.param ? "Deregistered" : "Registered";
-});
+INSTANTIATE_TEST_SUITE_P(Lifetime, OnTheWire, testing::Bool(),
+	[](const auto &parameter) { return parameter.param ? "Deregistered" : "Registered"; });
 
 TEST_P(OnTheWire, APacketSocketSeesOnlyWhatWasSent)
 {
@@ -129,8 +128,8 @@ TEST(Lifetime, DeregisteringAnIdleRegionDisturbsNothing)
 	EXPECT_TRUE(same(from.bytes(), to.bytes()));
 }
 
-// Two requests are all that the ring holds. The Read is answered while the long Write behind it is still being sent; what is
-// posted then gets the Read's slot, and completes when all of it was sent.
+// Two requests are all that the ring holds. The Read is answered while the long Write behind it is still being sent;
+// what is posted then gets the Read's slot, and completes when all of it was sent.
 TEST(Lifetime, ACompletionIsThatOfItsOwnRequest)
 {
 	constexpr std::size_t long_write = 600 << 10, last = 2 << 20, last_at = 2 << 20;

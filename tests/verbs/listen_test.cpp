@@ -82,8 +82,8 @@ public:
 	static std::unique_ptr<Raw> with_syn(std::uint16_t port, const std::vector<std::uint8_t> &octets)
 	{
 		std::unique_ptr<Raw> raw(new Raw());
-		const ssize_t n = sendto(raw->fd_, octets.data(), octets.size(), MSG_FASTOPEN | MSG_DONTWAIT | MSG_NOSIGNAL,
-			raw->to_.sa(port), raw->length_);
+		const ssize_t n = sendto(raw->fd_, octets.data(), octets.size(),
+			MSG_FASTOPEN | MSG_DONTWAIT | MSG_NOSIGNAL, raw->to_.sa(port), raw->length_);
 		if (n < 0 && errno != EINPROGRESS)
 			fail("sendto", errno);
 		return raw;
@@ -193,8 +193,8 @@ TEST(Wildcard, ListensInItsOwnNamespaceOnly)
 	EXPECT_EQ(tcp_listeners(there, port), 1);
 
 	// A further device belongs to one of them; rdma_cm tells it of both.
-	ASSERT_TRUE(run("ip -n " + here.netns + " link add kiwt0 type dummy && ip -n " + here.netns + " link set kiwt0 up && " +
-			in(here) + "rdma link add kiwt type kiwarp netdev kiwt0"));
+	ASSERT_TRUE(run("ip -n " + here.netns + " link add kiwt0 type dummy && ip -n " + here.netns +
+			" link set kiwt0 up && " + in(here) + "rdma link add kiwt type kiwarp netdev kiwt0"));
 	EXPECT_EQ(tcp_listeners(here, port), 2);
 	EXPECT_EQ(tcp_listeners(there, port), 1);
 	EXPECT_TRUE(run("ip -n " + here.netns + " link delete kiwt0"));
@@ -313,14 +313,8 @@ TEST(Taken, SocketIsResetNotShared)
 /// TCP of both ends takes data with a SYN, also for listeners that didn't ask for it, and without a cookie.
 class FastOpen : public testing::Test {
 protected:
-	FastOpen()
-	{
-		set("0x607");
-	}
-	~FastOpen() override
-	{
-		set("1");
-	}
+	FastOpen() { set("0x607"); }
+	~FastOpen() override { set("1"); }
 	static void set(const std::string &bits)
 	{
 		for (const Where &where : {client_end(), server_end()})
@@ -347,7 +341,8 @@ TEST_F(FastOpen, RequestWithoutAHandshakeIsNotTold)
 	const Listener listener;
 	std::uint16_t port = 0;
 	{
-		// The caller hears nothing and has gone when it does: the server's TCP then learns that there is nobody.
+		// The caller hears nothing and has gone when it does: the server's TCP then learns that there is
+		// nobody.
 		const HeldBack answers(server_end(), "netem loss 100%");
 		const auto raw = Raw::with_syn(listener.port(), Raw::request(1));
 		port = raw->port();

@@ -10,7 +10,6 @@
 namespace vt {
 namespace {
 
-
 class LastOctet : public testing::TestWithParam<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(Polled, LastOctet, testing::Values(2, 63, 64, 256, 1000, 1448, 4000, 20000));
 
@@ -51,8 +50,8 @@ TEST_P(LastOctet, ComesLast)
 		std::fill_n(from.data() + source, size, value);
 		at = sink;
 		armed++;
-		if (pair.a().write({from.sge(source, size)},
-			    {.id = rounds, .remote = to.address(sink), .rkey = to.rkey()}))
+		if (pair.a().write(
+			    {from.sge(source, size)}, {.id = rounds, .remote = to.address(sink), .rkey = to.rkey()}))
 			fail("posting a Write");
 		rounds++;
 		wait_until([&] { return seen == rounds; }, "the last octet");
@@ -70,8 +69,8 @@ TEST_P(LastOctet, ComesLast)
 	EXPECT_EQ(wrong, 0U);
 }
 
-// Messages that were posted in one list are placed one after the other: the number of the last one that arrived is never below
-// that of an earlier one.
+// Messages that were posted in one list are placed one after the other: the number of the last one that arrived is
+// never below that of an earlier one.
 TEST(Polled, MessagesAppearInOrder)
 {
 	constexpr std::uint32_t count = 4096, batch = 32;
@@ -96,7 +95,8 @@ TEST(Polled, MessagesAppearInOrder)
 		numbers[n % batch] = n;
 		for (const std::size_t sink : {0, 2048}) {
 			ASSERT_EQ(pair.a().write({from.sge(n % batch * 4, 4)},
-					  {.id = n, .flags = sink ? unsigned{IBV_SEND_SIGNALED} : 0,
+					  {.id = n,
+						  .flags = sink ? unsigned{IBV_SEND_SIGNALED} : 0,
 						  .remote = to.address(sink),
 						  .rkey = to.rkey()}),
 				0);

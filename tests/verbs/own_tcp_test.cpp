@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// A peer that speaks TCP itself, behind a tun interface: it could as well be another machine. It chooses its sequence numbers,
-// sees ours, and acknowledges when it likes.
+// A peer that speaks TCP itself, behind a tun interface: it could as well be another machine. It chooses its sequence
+// numbers, sees ours, and acknowledges when it likes.
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char *host_address = "10.99.0.1";
 constexpr const char *peer_address = "10.99.0.2";
-constexpr std::uint16_t server_port = 7001; // of a listener of ours
+constexpr std::uint16_t server_port = 7001;  // of a listener of ours
 constexpr std::uint16_t calling_port = 5555; // of the peer, towards it
 constexpr std::uint16_t called_port = 7002;  // of the peer, towards a client of ours
 
@@ -85,7 +85,7 @@ public:
 		std::copy(data.begin(), data.end(), packet.begin() + sizeof(ip) + sizeof(tcp));
 		const std::size_t length = sizeof(tcp) + data.size();
 		tcp.check = fold(sum(&ip.saddr, 8) + htons(IPPROTO_TCP) + htons(static_cast<std::uint16_t>(length)) +
-			sum(packet.data() + sizeof(ip), length));
+				 sum(packet.data() + sizeof(ip), length));
 		std::memcpy(packet.data(), &ip, sizeof(ip));
 		std::memcpy(packet.data() + sizeof(ip), &tcp, sizeof(tcp));
 		if (write(fd_, packet.data(), packet.size()) != static_cast<ssize_t>(packet.size()))
@@ -174,14 +174,14 @@ const Octets empty_write = {0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 
 /// A queue pair of ours on an id that the caller made.
 class End {
 public:
-	explicit End(rdma_cm_id *id)
-		: id_(id), pd_(make_pd(id->verbs)), cq_(make_cq(id->verbs, 32))
+	explicit End(rdma_cm_id *id) : id_(id), pd_(make_pd(id->verbs)), cq_(make_cq(id->verbs, 32))
 	{
 		ibv_qp_init_attr init{};
 
 		init.send_cq = init.recv_cq = cq_.get();
 		init.qp_type = IBV_QPT_RC;
-		init.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+		init.cap = {
+			.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
 		if (rdma_create_qp(id, pd_.get(), &init))
 			fail("rdma_create_qp", errno);
 	}
@@ -223,8 +223,9 @@ Id make_id(const EventChannel &events)
 	return Id(id);
 }
 
-// The peer gives a server's connection and a client's the sequence numbers that two ends of one connection would have, ends the
-// second, and acknowledges nothing. What it then gets of the server's Send is what was in the buffer between post and completion.
+// The peer gives a server's connection and a client's the sequence numbers that two ends of one connection would have,
+// ends the second, and acknowledges nothing. What it then gets of the server's Send is what was in the buffer between
+// post and completion.
 TEST(OwnTcp, TwoConnectionsOfAPeerArentTakenForOne)
 {
 	constexpr std::size_t octets = 64 << 10;

@@ -132,8 +132,8 @@ TEST_F(Unconnected, AttributesWithoutMeaningAreIgnored)
 {
 	ibv_qp_attr attr{};
 	const int mask = IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER |
-		IBV_QP_RQ_PSN | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_PKEY_INDEX |
-		IBV_QP_PORT;
+			 IBV_QP_RQ_PSN | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
+			 IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 
 	attr.path_mtu = IBV_MTU_1024;
 	attr.timeout = 14;
@@ -182,9 +182,8 @@ TEST_F(Unconnected, RightsOfAtomicsAndWindowsAreTaken)
 	attr.qp_state = IBV_QPS_INIT;
 	attr.port_num = 1;
 	attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
-		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
-	EXPECT_EQ(ibv_modify_qp(qp.get(), &attr,
-			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+			       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+	EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
 		0);
 	attr.qp_access_flags = 1U << 30;
 	EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_ACCESS_FLAGS), EINVAL);

@@ -13,7 +13,8 @@ namespace {
 
 std::filesystem::path counters_of(const ibv_context *context)
 {
-	return std::filesystem::path("/sys/class/infiniband") / ibv_get_device_name(context->device) / "ports/1/counters";
+	return std::filesystem::path("/sys/class/infiniband") / ibv_get_device_name(context->device) /
+	       "ports/1/counters";
 }
 
 /// A counter; throws where it can't be read or is no number.
@@ -36,7 +37,10 @@ struct Traffic {
 	std::uint64_t fpdus;
 
 	static Traffic sent(const ibv_context *context) { return read(context, "port_xmit_data", "port_xmit_packets"); }
-	static Traffic received(const ibv_context *context) { return read(context, "port_rcv_data", "port_rcv_packets"); }
+	static Traffic received(const ibv_context *context)
+	{
+		return read(context, "port_rcv_data", "port_rcv_packets");
+	}
 
 	Traffic operator-(const Traffic &other) const { return {words - other.words, fpdus - other.fpdus}; }
 	bool operator==(const Traffic &other) const = default;
@@ -87,7 +91,8 @@ TEST(Traffic, CountersGrowByWhatIsSent)
 	}
 	const Traffic sent = Traffic::sent(a) - sent_before;
 
-	// An FPDU has at most 64 KB of payload, and of a 1,500 octet segment at least 1,300; headers are less than a tenth.
+	// An FPDU has at most 64 KB of payload, and of a 1,500 octet segment at least 1,300; headers are less than a
+	// tenth.
 	constexpr std::size_t payload = size * rounds;
 	EXPECT_GE(sent.words, payload / 4);
 	EXPECT_LE(sent.words, payload / 4 * 11 / 10);
@@ -111,7 +116,8 @@ TEST(Traffic, AReadIsCountedByBothEnds)
 	const Traffic sent_before = Traffic::sent(b);
 	ASSERT_EQ(pair.a().read({to.sge()}, {.remote = from.address(), .rkey = from.rkey()}), 0);
 	EXPECT_WC(pair.a().sent(), 0, IBV_WC_SUCCESS);
-	wait_until([&] { return (Traffic::sent(b) - sent_before).words >= size / 4; }, "the Read Response to be counted");
+	wait_until(
+		[&] { return (Traffic::sent(b) - sent_before).words >= size / 4; }, "the Read Response to be counted");
 	wait_until([&] { return Traffic::received(a).words >= size / 4; }, "the other end to count it");
 }
 

@@ -82,7 +82,7 @@ static void plant_active_timer(void)
 
 static void plant_reference(void)
 {
-#ifdef CONFIG_REF_TRACKER	/* elsewhere there is nothing to notice it, and its interface was another */
+#ifdef CONFIG_REF_TRACKER	/* elsewhere nothing notices it */
 	static struct ref_tracker_dir dir;
 	struct ref_tracker *tracker;
 

@@ -4,8 +4,8 @@
  * the caller's network namespace, by its local port:
  *	kill		ends it, as `ss -K` does
  *	hold		has its lock until a signal comes, as a process may that gets no CPU
- *	take		puts a mark into sk_user_data of all connections that a listener gets, before
- *			they are accepted, as a BPF program does that puts them into a sockmap
+ *	take		puts a mark into sk_user_data of the connections that a listener gets
+ *			before they are accepted, as a BPF program does for a sockmap
  * Loading fails but for the last, which goes on until it is unloaded.
  */
 #include <linux/delay.h>
