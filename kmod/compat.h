@@ -7,6 +7,8 @@
 #ifndef KIWARP_COMPAT_H
 #define KIWARP_COMPAT_H
 
+/* The header of local locks needs the first with PREEMPT_RT, and older kernels' don't include it. */
+#include <linux/spinlock.h>
 #include <linux/local_lock.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>

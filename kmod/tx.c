@@ -7,7 +7,6 @@
  *
  * A request completes when TCP has taken its last FPDU: its buffers were free before that.
  */
-#include <linux/local_lock.h>
 #include <linux/log2.h>
 #include <net/tcp.h>
 
