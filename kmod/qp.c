@@ -18,7 +18,6 @@
 
 #include "cm.h"
 #include "stream.h"
-#include "wq.h"
 
 #define QPN_MIN 0x10000		/* below: UDP ports, the numbers of datagram QPs */
 #define QPN_MAX 0xffffff
@@ -206,9 +205,9 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	attr->cap.max_recv_wr = qp->rq.entries;
 	attr->cap.max_inline_data = min_t(u32, qp->sq.map.stride - sizeof(struct kiw_wqe),
 					  KIW_MAX_INLINE);
-	qp->max_send_sge = attr->cap.max_send_sge;
-	qp->max_recv_sge = attr->cap.max_recv_sge;
-	qp->max_inline = attr->cap.max_inline_data;
+	qp->sq.max_sge = attr->cap.max_send_sge;
+	qp->rq.max_sge = attr->cap.max_recv_sge;
+	qp->sq.max_inline = attr->cap.max_inline_data;
 
 	ret = respond(qp, udata);
 	if (ret)
@@ -291,6 +290,13 @@ static void flush_idle(struct kiw_qp *qp)
 	kiw_rq_flush(qp, NULL);
 }
 
+/* Drop what is posted to an idle QP. */
+static void qp_forget(struct kiw_qp *qp)
+{
+	kiw_sq_forget(&qp->sq);
+	kiw_rq_forget(&qp->rq);
+}
+
 /* The new state of a QP without a stream; mutex held. */
 static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 {
@@ -308,8 +314,8 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 		if (qp->state == KIW_QP_ERROR)
 			flush_idle(qp);
 		if (to == IB_QPS_RESET)
-			kiw_wq_forget(qp);
-		kiw_wq_open(qp);
+			qp_forget(qp);
+		kiw_qp_open_rings(qp);
 		qp->closed = false;
 		WRITE_ONCE(qp->init, to == IB_QPS_INIT);
 		WRITE_ONCE(qp->state, step.next);
@@ -339,7 +345,7 @@ static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_
 		/* What was posted before is to be sent before, even if no doorbell rang. */
 		kiw_stream_settle(s);
 		if (qp->state == KIW_QP_RTS)
-			kiw_sq_rest(qp);
+			kiw_sq_rest(&qp->sq);
 		busy = kiw_tx_unfinished(s);
 		kiw_stream_event(s, busy ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
 		return 0;
@@ -444,9 +450,9 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->path_mtu = IB_MTU_4096;
 	attr->cap.max_send_wr = qp->sq.entries;
 	attr->cap.max_recv_wr = qp->rq.entries;
-	attr->cap.max_send_sge = qp->max_send_sge;
-	attr->cap.max_recv_sge = qp->max_recv_sge;
-	attr->cap.max_inline_data = qp->max_inline;
+	attr->cap.max_send_sge = qp->sq.max_sge;
+	attr->cap.max_recv_sge = qp->rq.max_sge;
+	attr->cap.max_inline_data = qp->sq.max_inline;
 
 	init->qp_type = ibqp->qp_type;
 	init->send_cq = ibqp->send_cq;

@@ -23,58 +23,12 @@
 #include <rdma/ib_verbs.h>
 
 #include "device.h"
-#include "ring.h"
+#include "rq.h"
+#include "sq.h"
 #include "proto/qpstate.h"
 
 struct kiw_ep;
 struct kiw_stream;
-
-/**
- * struct kiw_swr - what is left of a send request between its copy out of the ring and its
- * completion
- * @wr_id: the user's
- * @byte_len: for the completion
- * @op: enum kiw_wr_op
- * @flags: KIW_WQE_*
- * @status: enum ib_wc_status, valid when @done
- * @done: complete as soon as all before it are
- */
-struct kiw_swr {
-	u64	wr_id;
-	u32	byte_len;
-	u8	op;
-	u8	flags;
-	u8	status;
-	bool	done;
-};
-
-/**
- * struct kiw_sq - send queue
- * @map: the ring
- * @entries: slots, power of two
- * @next: index of the next request to take out of the ring
- * @done: index of the oldest request that has not completed; @done <= @next
- * @swr: @entries of them, for @done..@next
- */
-struct kiw_sq {
-	struct kiw_ring_map	map;
-	u32			entries;
-	u32			next;
-	u32			done;
-	struct kiw_swr		*swr;
-};
-
-/**
- * struct kiw_rq - receive queue
- * @map: the ring
- * @entries: slots, power of two, or 0
- * @next: index of the next request to take; taken ones complete at once or are the stream's
- */
-struct kiw_rq {
-	struct kiw_ring_map	map;
-	u32			entries;
-	u32			next;
-};
 
 /**
  * struct kiw_qp - a queue pair
@@ -92,11 +46,8 @@ struct kiw_rq {
  * @cookie: of the process, for completions
  * @owner: thread group that created it, the only one that may connect it
  * @access: IB_ACCESS_REMOTE_* that the QP allows at all; changed without any lock
- * @max_inline: granted, octets
  * @ird: reads that the peer may have outstanding, as negotiated
  * @ord: reads that we may have outstanding, as negotiated
- * @max_send_sge: granted
- * @max_recv_sge: granted
  * @init: shown as INIT, not RESET, while idle; changed under @mutex
  * @closed: idle after an orderly close, which may be asked for again; the QP is held
  * @dying: being destroyed, takes no connection any more; protected by @mutex
@@ -120,11 +71,8 @@ struct kiw_qp {
 	u64				cookie;
 	struct pid			*owner;
 	int				access;
-	u32				max_inline;
 	u16				ird;
 	u16				ord;
-	u8				max_send_sge;
-	u8				max_recv_sge;
 	bool				init;
 	bool				closed;
 	bool				dying;
@@ -133,6 +81,13 @@ struct kiw_qp {
 static inline struct kiw_qp *to_kiw_qp(struct ib_qp *ibqp)
 {
 	return container_of(ibqp, struct kiw_qp, ibqp);
+}
+
+/** kiw_qp_open_rings() - the process finds rings that are neither drained nor flushed; QP held */
+static inline void kiw_qp_open_rings(struct kiw_qp *qp)
+{
+	kiw_sq_flag(&qp->sq, 0);
+	kiw_rq_open(&qp->rq);
 }
 
 /* Verbs and iw_cm operations; see struct ib_device_ops. */

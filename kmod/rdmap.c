@@ -7,7 +7,6 @@
 
 #include "cursor.h"
 #include "stream.h"
-#include "wq.h"
 #include "proto/tail.h"
 #include "proto/term.h"
 
@@ -98,7 +97,7 @@ static enum kiw_err begin_read_resp(struct kiw_stream *s)
 /* A receive request that can't be used completes with an error; the peer has no part in it. */
 static enum kiw_err recv_failed(struct kiw_stream *s, enum ib_wc_status status)
 {
-	kiw_rq_complete(s->qp, &s->rx, status, 0, 0, 0);
+	kiw_rq_complete(s->qp, &s->recv, status, 0, 0, 0);
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
@@ -110,20 +109,22 @@ static enum kiw_err begin_send(struct kiw_stream *s)
 
 	if (err)
 		return err;
-	if (!rx->placing) {
-		switch (kiw_rq_take(s->qp, rx)) {
+	if (!s->recv.taken) {
+		switch (kiw_rq_take(&s->qp->rq, &s->recv)) {
 		case KIW_TAKE_NONE:
 			return KIW_ERR_DDP_NOBUF;
 		case KIW_TAKE_ONE:
 			break;
 		case KIW_TAKE_BAD:
+			return recv_failed(s, IB_WC_LOC_QP_OP_ERR);
 		case KIW_TAKE_RING:
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_RING_ERRORS);
 			return KIW_ERR_LOCAL_CATASTROPHE;
 		}
 	}
-	err = kiw_seq_check_mo(seq, &rx->seg, rx->recv_room);
+	err = kiw_seq_check_mo(seq, &rx->seg, s->recv.room);
 	if (err == KIW_ERR_DDP_TOOLONG)
-		kiw_rq_complete(s->qp, rx, IB_WC_LOC_LEN_ERR, 0, 0, 0);
+		kiw_rq_complete(s->qp, &s->recv, IB_WC_LOC_LEN_ERR, 0, 0, 0);
 	return err;
 }
 
@@ -232,13 +233,10 @@ static enum kiw_mr_fault place_list(struct kiw_stream *s, struct kiw_cursor *cur
 static enum kiw_err place_read_resp(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n)
 {
 	struct kiw_orq *o = kiw_orq_slot(&s->tx, s->tx.orq_head);
-	struct kiw_swr *swr;
 
 	if (!place_list(s, cur, o->sge, s->rx.resp_off + done, n))
 		return KIW_OK;
-	swr = kiw_swr(s->qp, o->index);
-	swr->status = IB_WC_LOC_PROT_ERR;
-	swr->done = true;
+	kiw_sq_done(&s->qp->sq, o->index, IB_WC_LOC_PROT_ERR);
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
@@ -256,7 +254,7 @@ enum kiw_err kiw_rdmap_place(struct kiw_stream *s, struct kiw_cursor *cur, u32 d
 		kiw_cursor_drop(cur, n);
 		return KIW_OK;
 	default:
-		if (place_list(s, cur, s->rx.recv_sge, seg->mo + done, n))
+		if (place_list(s, cur, s->recv.sge, seg->mo + done, n))
 			return recv_failed(s, IB_WC_LOC_PROT_ERR);
 		return KIW_OK;
 	}
@@ -274,7 +272,7 @@ static enum kiw_err end_read_resp(struct kiw_stream *s)
 	s->rx.resp_off = 0;
 	o = kiw_orq_slot(tx, tx->orq_head++);
 	if (!o->internal) {
-		kiw_swr(s->qp, o->index)->done = true;
+		kiw_sq_done(&s->qp->sq, o->index, IB_WC_SUCCESS);
 		if (!kiw_sq_complete(s->qp))
 			return KIW_ERR_LOCAL_CATASTROPHE;
 	}
@@ -310,14 +308,14 @@ static enum kiw_err end_send(struct kiw_stream *s)
 	if (seg->flags & KIW_F_INVALIDATE) {
 		err = invalidate(s, seg->inv_stag);
 		if (err) {
-			kiw_rq_complete(s->qp, rx, IB_WC_REM_INV_REQ_ERR, 0, 0, 0);
+			kiw_rq_complete(s->qp, &s->recv, IB_WC_REM_INV_REQ_ERR, 0, 0, 0);
 			return err;
 		}
 		flags |= KIW_CQE_WITH_INV;
 	}
 	if (seg->flags & KIW_F_SOLICITED)
 		flags |= KIW_CQE_SOLICITED;
-	return kiw_rq_complete(s->qp, rx, IB_WC_SUCCESS, len, flags, seg->inv_stag) ?
+	return kiw_rq_complete(s->qp, &s->recv, IB_WC_SUCCESS, len, flags, seg->inv_stag) ?
 		KIW_OK : KIW_ERR_LOCAL_CATASTROPHE;
 }
 
@@ -336,7 +334,7 @@ static void end_terminate(struct kiw_stream *s)
 	struct kiw_rx *rx = &s->rx;
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_term_info info;
-	struct kiw_swr *swr;
+	enum ib_wc_status status;
 	struct kiw_orq *o;
 	u32 nth;
 
@@ -346,10 +344,9 @@ static void end_terminate(struct kiw_stream *s)
 		nth = info.msn - (tx->msn_read - kiw_orq_len(tx));
 		o = nth < kiw_orq_len(tx) ? kiw_orq_slot(tx, tx->orq_head + nth) : NULL;
 		if (o && !o->internal) {
-			swr = kiw_swr(s->qp, o->index);
-			swr->status = info.raw.etype == KIW_ETYPE_PROTECTION ?
-				IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;
-			swr->done = true;
+			status = info.raw.etype == KIW_ETYPE_PROTECTION ?
+				 IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;
+			kiw_sq_done(&s->qp->sq, o->index, status);
 		}
 	}
 	s->async = IB_EVENT_QP_FATAL;

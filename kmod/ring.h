@@ -66,6 +66,15 @@ void kiw_ring_tell(const struct kiw_ring_map *map, u32 entries,
 int kiw_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma);
 void kiw_mmap_free(struct rdma_user_mmap_entry *rdma_entry);
 
+/** kiw_ring_prod() - the process's index of a work ring, behind the last request that it posted */
+static inline u32 kiw_ring_prod(const struct kiw_ring_map *map)
+{
+	const struct kiw_wq_ring *ring = map->mem;
+
+	/* Pairs with the release store of prod in the process. */
+	return smp_load_acquire(&ring->prod);
+}
+
 /** kiw_ring_slot() - address of a slot; @index runs freely, @entries is a power of two */
 static inline void *kiw_ring_slot(const struct kiw_ring_map *map, u32 index, u32 entries)
 {

@@ -22,7 +22,6 @@ enum kiw_rx_stage {
  * struct kiw_rx - where the receive side stands; socket lock
  * @stage: what comes next
  * @stopped: an error was found or the QP is gone: drop what arrives
- * @placing: a receive request has been taken for the Send under way
  * @first: no FPDU has been delivered yet
  * @between: the pump stopped behind one FPDU and before any octet of the next
  * @have: octets in @hdr
@@ -41,17 +40,10 @@ enum kiw_rx_stage {
  * @seg: the parsed segment
  * @seq: what is due on each untagged queue
  * @resp_off: octets of the Read Response under way that have been placed
- * @recv_posted: index behind the last receive request, as seen when there was none to take
- * @recv_id: wr_id of the receive request under way
- * @recv_index: its index in the ring
- * @recv_room: octets that it has room for
- * @recv_sges: entries of @recv_sge
- * @recv_sge: its buffers; room for as many as the QP may have
  */
 struct kiw_rx {
 	enum kiw_rx_stage	stage;
 	bool			stopped;
-	bool			placing;
 	bool			first;
 	bool			between;
 	u32			have;
@@ -70,13 +62,6 @@ struct kiw_rx {
 	struct kiw_seg		seg;
 	struct kiw_seq		seq[KIW_QN_COUNT];
 	u32			resp_off;
-
-	u32			recv_posted;
-	u64			recv_id;
-	u32			recv_index;
-	u32			recv_room;
-	u32			recv_sges;
-	struct kiw_sge		*recv_sge;
 };
 
 /**

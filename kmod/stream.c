@@ -23,7 +23,6 @@
 
 #include "cm.h"
 #include "compat.h"
-#include "wq.h"
 
 /* A stream takes at least this much of the peer's data before it has to be read: one FPDU. */
 #define STREAM_WINDOW (2 * 65536)
@@ -164,7 +163,7 @@ static void stream_receive(struct kiw_stream *s, bool backlog)
 
 		s->fin_received = true;
 		if (running)
-			kiw_sq_rest(s->qp);
+			kiw_sq_rest(&s->qp->sq);
 		busy = stream_busy(s);
 		if (running && busy)
 			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
@@ -244,7 +243,7 @@ static void stream_flush(struct kiw_stream *s)
 	if (s->todo & KIW_ACT_FLUSH_SQ)
 		kiw_sq_flush(s->qp);
 	if (s->todo & KIW_ACT_FLUSH_RQ)
-		kiw_rq_flush(s->qp, &s->rx);
+		kiw_rq_flush(s->qp, &s->recv);
 	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ);
 }
 
@@ -503,7 +502,7 @@ struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
 static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 				       const struct kiw_mpa_result *neg, bool first)
 {
-	u32 sges = qp->max_send_sge + qp->max_recv_sge;
+	u32 sges = qp->sq.max_sge + qp->rq.max_sge;
 	size_t need = max(offsetof(struct kiw_stream, sge[sges]), sizeof(struct kiw_stream));
 	/* What it is rounded up to is of use. */
 	size_t size = kmalloc_size_roundup(need);
@@ -511,9 +510,9 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 
 	if (!s)
 		return NULL;
-	s->tx.sge = s->sge;
-	s->rx.recv_sge = s->sge + qp->max_send_sge;
-	if (kiw_tx_init(&s->tx, neg->ord, neg->ird, qp->max_send_sge, (void *)s + need,
+	s->tx.req.sge = s->sge;
+	s->recv.sge = s->sge + qp->sq.max_sge;
+	if (kiw_tx_init(&s->tx, neg->ord, neg->ird, qp->sq.max_sge, (void *)s + need,
 			size - need)) {
 		kfree(s);
 		return NULL;
@@ -587,7 +586,6 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct
 	qp->ord = neg->ord;
 	s->tx.sent_index = qp->sq.next;
 	s->tx.batch_index = qp->sq.next;
-	s->rx.recv_posted = qp->rq.next;
 	s->qp = qp;
 	s->ep = ep;
 	kiw_ep_get(ep);
@@ -615,7 +613,7 @@ static void stream_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 		raise_async(s);
 	s->todo = 0;
 	if (qp->state == KIW_QP_IDLE) {
-		kiw_wq_open(qp);
+		kiw_qp_open_rings(qp);
 		qp->closed = true;
 	}
 	rcu_assign_pointer(qp->stream, NULL);

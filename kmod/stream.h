@@ -41,6 +41,7 @@ struct kiw_ep;
  * @ended: the endpoint has been told that nothing more will come
  * @rx: receive side
  * @tx: transmit side
+ * @recv: the receive request of the Send under way
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
  *	reference while queued.
@@ -48,7 +49,7 @@ struct kiw_ep;
  * @saved_state_change:
  * @saved_write_space:
  * @rcu: kiw_stream_of() looks before it holds a reference
- * @sge: for tx.sge and rx.recv_sge
+ * @sge: for tx.req and recv
  *
  * What hardly ever changes, what whoever has the lock writes, and what belongs to one direction
  * begin cache lines of their own: a process sends, and what comes in is placed, on two processors.
@@ -74,6 +75,7 @@ struct kiw_stream {
 	struct kiw_rx		rx ____cacheline_aligned_in_smp;
 	struct kiw_tx		tx ____cacheline_aligned_in_smp;
 
+	struct kiw_recv_req	recv;
 	enum ib_event_type	async;
 	struct delayed_work	work;
 	void			(*saved_data_ready)(struct sock *sk);

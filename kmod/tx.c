@@ -14,7 +14,6 @@
 #include "mr.h"
 #include "rdmap.h"
 #include "stream.h"
-#include "wq.h"
 #include "proto/crc.h"
 #include "proto/fpdu.h"
 
@@ -96,12 +95,12 @@ bool kiw_tx_more(const struct kiw_stream *s)
 
 	/* What was taken and doesn't go waits for a Read, and all behind it does. */
 	return kiw_tx_pending(s) || tx->sending || kiw_irq_len(tx) ||
-	       (!tx->taken && kiw_sq_posted(s->qp));
+	       (!tx->taken && kiw_sq_posted(&s->qp->sq));
 }
 
 bool kiw_tx_unfinished(const struct kiw_stream *s)
 {
-	return kiw_tx_more(s) || kiw_orq_len(&s->tx) || kiw_sq_posted(s->qp) ||
+	return kiw_tx_more(s) || kiw_orq_len(&s->tx) || kiw_sq_posted(&s->qp->sq) ||
 	       s->qp->sq.next != s->tx.sent_index;
 }
 
@@ -289,19 +288,20 @@ static int fpdu_put_region(struct fpdu *f, u32 stag, int access, u64 addr, u32 n
 /* Append @n octets of the request under way, from @off. */
 static int fpdu_put_request(struct fpdu *f, u32 off, u32 n, enum kiw_mr_fault *fault)
 {
-	const struct kiw_tx *tx = &f->s->tx;
-	u32 i, part;
+	const struct kiw_send_req *req = &f->s->tx.req;
+	const struct kiw_sge *sge = req->sge;
+	u32 part;
 	int ret;
 
-	if (tx->wqe.flags & KIW_WQE_INLINE)
-		return fpdu_put(f, tx->inline_data + off, n);
-	for (i = 0; n; i++) {
-		if (off >= tx->sge[i].length) {
-			off -= tx->sge[i].length;
+	if (req->wqe.flags & KIW_WQE_INLINE)
+		return fpdu_put(f, req->inline_data + off, n);
+	for (; n; sge++) {
+		if (off >= sge->length) {
+			off -= sge->length;
 			continue;
 		}
-		part = min(n, tx->sge[i].length - off);
-		ret = fpdu_put_region(f, tx->sge[i].lkey, 0, tx->sge[i].addr + off, part, fault);
+		part = min(n, sge->length - off);
+		ret = fpdu_put_region(f, sge->lkey, 0, sge->addr + off, part, fault);
 		if (ret)
 			return ret;
 		off = 0;
@@ -334,10 +334,7 @@ static u32 max_payload(const struct kiw_stream *s, u32 hdr_len)
 /* A request of ours can't be sent: it completes with @status, the peer learns that we gave up. */
 static void request_failed(struct kiw_stream *s, u32 index, enum ib_wc_status status)
 {
-	struct kiw_swr *swr = kiw_swr(s->qp, index);
-
-	swr->status = status;
-	swr->done = true;
+	kiw_sq_done(&s->qp->sq, index, status);
 	s->tx.sending = false;
 	s->tx.taken = false;
 	kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
@@ -367,11 +364,11 @@ static int put_read(struct kiw_stream *s)
 	struct kiw_rreq rr;
 	int ret;
 
-	o->index = tx->index;
+	o->index = tx->req.index;
 	o->internal = false;
-	o->num_sge = tx->wqe.num_sge;
-	o->len = tx->len;
-	memcpy(o->sge, tx->sge, o->num_sge * sizeof(o->sge[0]));
+	o->num_sge = tx->req.wqe.num_sge;
+	o->len = tx->req.len;
+	memcpy(o->sge, tx->req.sge, o->num_sge * sizeof(o->sge[0]));
 	/*
 	 * The response is placed by this entry. A single buffer is named as it is; for several the
 	 * offset counts from 0.
@@ -381,22 +378,22 @@ static int put_read(struct kiw_stream *s)
 	rr.sink_stag = o->sink_stag;
 	rr.sink_to = o->sink_to;
 	rr.size = o->len;
-	rr.src_stag = tx->wqe.rkey;
-	rr.src_to = tx->wqe.remote_addr;
+	rr.src_stag = tx->req.wqe.rkey;
+	rr.src_to = tx->req.wqe.remote_addr;
 	ret = put_control(s, ulpdu, kiw_build_rreq(ulpdu, tx->msn_read, &rr));
 	if (ret)
 		return ret;
 	tx->msn_read++;
 	tx->orq_tail++;
 	tx->sending = false;
-	tx->batch_index = tx->index + 1;
+	tx->batch_index = tx->req.index + 1;
 	return 0;
 }
 
 static int put_request(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
-	const struct kiw_wqe *wqe = &tx->wqe;
+	const struct kiw_wqe *wqe = &tx->req.wqe;
 	enum kiw_mr_fault fault;
 	u8 op = wire_op(wqe);
 	u8 hdr[KIW_HDR_MAX];
@@ -409,8 +406,8 @@ static int put_request(struct kiw_stream *s)
 		return put_read(s);
 
 	hdr_len = wqe->opcode == KIW_WR_WRITE ? KIW_TAGGED_LEN : KIW_UNTAGGED_LEN;
-	n = min(tx->len - tx->off, max_payload(s, hdr_len));
-	last = tx->off + n == tx->len;
+	n = min(tx->req.len - tx->off, max_payload(s, hdr_len));
+	last = tx->off + n == tx->req.len;
 	if (wqe->opcode == KIW_WR_WRITE)
 		kiw_build_tagged(hdr, op, last, wqe->rkey, wqe->remote_addr + tx->off);
 	else
@@ -425,7 +422,7 @@ static int put_request(struct kiw_stream *s)
 	if (ret) {
 		fpdu_undo(&f);
 		if (ret == -EFAULT) {
-			request_failed(s, tx->index, IB_WC_LOC_PROT_ERR);
+			request_failed(s, tx->req.index, IB_WC_LOC_PROT_ERR);
 			ret = 0;
 		}
 		return ret;
@@ -435,7 +432,7 @@ static int put_request(struct kiw_stream *s)
 		if (wqe->opcode != KIW_WR_WRITE)
 			tx->msn_send++;
 		tx->sending = false;
-		tx->batch_index = tx->index + 1;
+		tx->batch_index = tx->req.index + 1;
 	}
 	return 0;
 }
@@ -531,24 +528,29 @@ static bool start_request(struct kiw_stream *s)
 	struct kiw_qp *qp = s->qp;
 
 	if (!tx->taken) {
-		switch (kiw_sq_take(qp, tx)) {
+		switch (kiw_sq_take(&qp->sq, &tx->req)) {
 		case KIW_TAKE_NONE:
 			return false;
 		case KIW_TAKE_ONE:
+			if (tx->req.wqe.opcode == KIW_WR_READ && !qp->ord) {
+				request_failed(s, tx->req.index, IB_WC_LOC_QP_OP_ERR);
+				return false;
+			}
 			tx->taken = true;
 			break;
 		case KIW_TAKE_BAD:
-			request_failed(s, tx->index, IB_WC_LOC_QP_OP_ERR);
+			request_failed(s, tx->req.index, IB_WC_LOC_QP_OP_ERR);
 			return false;
 		case KIW_TAKE_RING:
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_RING_ERRORS);
 			kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 			return false;
 		}
 	}
 	/* Both end with the completion of a Read, which has the stream looked at again. */
-	if (kiw_orq_len(tx) && (tx->wqe.flags & KIW_WQE_FENCE))
+	if (kiw_orq_len(tx) && (tx->req.wqe.flags & KIW_WQE_FENCE))
 		return false;
-	if (tx->wqe.opcode == KIW_WR_READ && kiw_orq_len(tx) >= qp->ord)
+	if (tx->req.wqe.opcode == KIW_WR_READ && kiw_orq_len(tx) >= qp->ord)
 		return false;
 	tx->taken = false;
 	tx->sending = true;
@@ -628,7 +630,7 @@ static void requests_sent(struct kiw_stream *s, u32 index)
 	struct kiw_tx *tx = &s->tx;
 
 	for (; tx->sent_index != index; tx->sent_index++) {
-		struct kiw_swr *swr = kiw_swr(s->qp, tx->sent_index);
+		struct kiw_swr *swr = kiw_swr(&s->qp->sq, tx->sent_index);
 
 		if ((s32)(tx->sent_index - s->qp->sq.done) >= 0 && swr->op != KIW_WR_READ)
 			swr->done = true;
@@ -674,7 +676,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 	int ret, err;
 
 	if (!tx->stopped)
-		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
+		kiw_sq_flag(&s->qp->sq, KIW_RING_DRAINING);
 	for (; budget > 0; budget--) {
 		ret = 1;
 		while (ret > 0 && !tx->batch_sent && batch_open(tx))
@@ -699,9 +701,9 @@ static bool tx_run(struct kiw_stream *s, int budget)
 		}
 		if (tx->taken || !tx->gate || tx->stopped)
 			return false;	/* there will be a reason to look again */
-		if (!kiw_sq_rest(s->qp))
+		if (!kiw_sq_rest(&s->qp->sq))
 			return false;
-		kiw_sq_flag(s->qp, KIW_RING_DRAINING);
+		kiw_sq_flag(&s->qp->sq, KIW_RING_DRAINING);
 	}
 	return true;
 }

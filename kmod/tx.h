@@ -11,6 +11,7 @@
 #include "proto/term.h"
 
 #include "device.h"
+#include "sq.h"
 
 struct kiw_stream;
 
@@ -56,19 +57,15 @@ struct kiw_spare {
  * @gate: FPDUs may be sent; a responder waits for the first one of its peer
  * @stopped: no message but a Terminate may be started
  * @responding: the message under way is a Read Response
- * @sending: the message under way is @wqe
+ * @sending: the message under way is that of @req
  * @resp_turn: the next message is a Read Response, if there is one
  * @starved: the last run ended for want of memory
  * @rtr: KIW_RTR_* to be sent before anything else, or 0
  * @msn_send: next number on QN 0
  * @msn_read: next number on QN 1
- * @taken: @wqe has been taken out of the ring, but is held back
- * @wqe: the request under way, private copy
- * @sge: its buffers, private copy; room for as many as the QP may have
- * @inline_data: its inline payload in the ring; each octet is read once
- * @index: its index in the send queue
- * @len: octets of the message under way
- * @off: octets of it in FPDUs so far
+ * @taken: @req has been taken out of the ring, but is held back
+ * @req: the request under way
+ * @off: octets of the message under way in FPDUs so far
  * @orq: outbound Reads, @orq_size slots of @orq_stride octets, a power of two
  * @orq_head: oldest
  * @orq_tail: next free
@@ -99,11 +96,7 @@ struct kiw_tx {
 	u32			msn_send;
 	u32			msn_read;
 
-	struct kiw_wqe		wqe;
-	struct kiw_sge		*sge;
-	const void		*inline_data;
-	u32			index;
-	u32			len;
+	struct kiw_send_req	req;
 	u32			off;
 
 	void			*orq;

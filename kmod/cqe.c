@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "cqe.h"
+
+#include "qp.h"
+
+void kiw_cqe_begin(struct kiw_cqe_batch *b, struct ib_cq *ibcq, const struct kiw_qp *qp)
+{
+	b->cq = to_kiw_cq(ibcq);
+	b->qp = qp;
+	b->n = 0;
+	b->ok = true;
+}
+
+bool kiw_cqe_publish(struct kiw_cqe_batch *b)
+{
+	if (b->n && b->ok)
+		b->ok = kiw_cq_add(b->cq, b->cqe, b->n);
+	b->n = 0;
+	return b->ok;
+}
+
+struct kiw_cqe *kiw_cqe_next(struct kiw_cqe_batch *b)
+{
+	struct kiw_cqe *cqe;
+
+	if (b->n == KIW_CQE_BATCH)
+		kiw_cqe_publish(b);
+	cqe = &b->cqe[b->n++];
+	memset(cqe, 0, sizeof(*cqe));
+	cqe->cookie = b->qp->cookie;
+	cqe->qp_num = b->qp->ibqp.qp_num;
+	return cqe;
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Receive queues. A process's memory is read once, as in sq.c. */
+#include "rq.h"
+
+#include "cqe.h"
+#include "qp.h"
+
+static struct kiw_wq_ring *rq_ring(const struct kiw_rq *rq)
+{
+	return rq->map.mem;
+}
+
+void kiw_rq_open(struct kiw_rq *rq)
+{
+	if (rq->entries)
+		WRITE_ONCE(rq_ring(rq)->flags, 0);
+}
+
+void kiw_rq_forget(struct kiw_rq *rq)
+{
+	if (!rq->entries)
+		return;
+	rq->next = kiw_ring_prod(&rq->map);
+	rq->posted = rq->next;
+	WRITE_ONCE(rq_ring(rq)->cons, rq->next);
+}
+
+enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req)
+{
+	const void *slot;
+	struct kiw_rqe rqe;
+	s64 room = -1;
+
+	if (!rq->entries)
+		return KIW_TAKE_NONE;
+	if (rq->posted == rq->next)
+		rq->posted = kiw_ring_prod(&rq->map);
+	if (rq->posted == rq->next)
+		return KIW_TAKE_NONE;
+	if (rq->posted - rq->next > rq->entries)
+		return KIW_TAKE_RING;
+	slot = kiw_ring_slot(&rq->map, rq->next, rq->entries);
+	memcpy(&rqe, slot, sizeof(rqe));
+	barrier();	/* as in kiw_sq_take() */
+
+	req->id = rqe.wr_id;
+	req->index = rq->next++;
+	req->taken = true;
+	if (rqe.num_sge <= rq->max_sge) {
+		req->num_sge = rqe.num_sge;
+		memcpy(req->sge, slot + sizeof(rqe), rqe.num_sge * sizeof(req->sge[0]));
+		barrier();
+		room = kiw_sge_total(req->sge, rqe.num_sge);
+	}
+	if (room < 0)
+		return KIW_TAKE_BAD;
+	req->room = room;
+	return KIW_TAKE_ONE;
+}
+
+bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status,
+		     u32 len, u8 flags, u32 inv_stag)
+{
+	struct kiw_cqe cqe = {
+		.wr_id = req->id,
+		.cookie = qp->cookie,
+		.qp_num = qp->ibqp.qp_num,
+		.byte_len = len,
+		.wq_index = req->index,
+		.inv_stag = inv_stag,
+		.opcode = KIW_WR_RECV,
+		.status = status,
+		.flags = flags,
+	};
+	bool added;
+
+	req->taken = false;
+	added = kiw_cq_add(to_kiw_cq(qp->ibqp.recv_cq), &cqe, 1);
+	WRITE_ONCE(rq_ring(&qp->rq)->cons, qp->rq.next);
+	return added;
+}
+
+static void rq_add_flushed(struct kiw_cqe_batch *b, u64 wr_id, u32 index)
+{
+	struct kiw_cqe *cqe = kiw_cqe_next(b);
+
+	cqe->wr_id = wr_id;
+	cqe->wq_index = index;
+	cqe->opcode = KIW_WR_RECV;
+	cqe->status = IB_WC_WR_FLUSH_ERR;
+}
+
+void kiw_rq_flush(struct kiw_qp *qp, struct kiw_recv_req *req)
+{
+	struct kiw_rq *rq = &qp->rq;
+	struct kiw_cqe_batch b;
+	u32 budget = rq->entries;
+
+	if (!rq->entries)
+		return;
+	WRITE_ONCE(rq_ring(rq)->flags, KIW_RING_FLUSH);
+	/* As in kiw_sq_flush(). */
+	smp_mb();
+
+	kiw_cqe_begin(&b, qp->ibqp.recv_cq, qp);
+	if (req && req->taken) {
+		req->taken = false;
+		rq_add_flushed(&b, req->id, req->index);
+	}
+	if (kiw_ring_prod(&rq->map) - rq->next <= rq->entries) {
+		for (; budget && kiw_ring_prod(&rq->map) != rq->next; rq->next++, budget--) {
+			const struct kiw_rqe *rqe = kiw_ring_slot(&rq->map, rq->next, rq->entries);
+
+			rq_add_flushed(&b, READ_ONCE(rqe->wr_id), rq->next);
+		}
+	}
+	rq->posted = rq->next;
+	WRITE_ONCE(rq_ring(rq)->cons, rq->next);
+	kiw_cqe_publish(&b);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Receive queues: requests taken out of the mapped ring, their completion and their flush. */
+#ifndef KIWARP_RQ_H
+#define KIWARP_RQ_H
+
+#include "kiwarp-abi.h"
+#include "ring.h"
+#include "sq.h"
+
+struct kiw_qp;
+
+/**
+ * struct kiw_rq - receive queue; the QP is held
+ * @map: the ring
+ * @entries: slots, power of two, or 0
+ * @next: index of the next request to take; one that was taken completes at once or is the stream's
+ * @posted: index behind the last request, as seen when there was none to take
+ * @max_sge: buffers that a slot holds
+ */
+struct kiw_rq {
+	struct kiw_ring_map	map;
+	u32			entries;
+	u32			next;
+	u32			posted;
+	u8			max_sge;
+};
+
+/**
+ * struct kiw_recv_req - a receive request that was taken
+ * @taken: there is one; it has not completed
+ * @num_sge: entries of @sge
+ * @id: wr_id
+ * @index: in the receive queue
+ * @room: bytes that it has room for
+ * @sge: private copy of its buffers; room for as many as the queue allows
+ */
+struct kiw_recv_req {
+	bool		taken;
+	u8		num_sge;
+	u32		index;
+	u64		id;
+	u32		room;
+	struct kiw_sge	*sge;
+};
+
+/**
+ * kiw_rq_take() - take the next receive request out of its ring
+ * @rq: receive queue
+ * @req: gets the private, checked copy
+ *
+ * Return: see enum kiw_take.
+ */
+enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req);
+
+/**
+ * kiw_rq_complete() - publish the completion of a receive request
+ * @qp: QP, held
+ * @req: the request
+ * @status: outcome
+ * @len: bytes received
+ * @flags: KIW_CQE_*
+ * @inv_stag: with KIW_CQE_WITH_INV
+ *
+ * Return: false when the completion queue overflowed.
+ */
+bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status,
+		     u32 len, u8 flags, u32 inv_stag);
+
+/** kiw_rq_open() - the process needn't ring the doorbell for what it posts */
+void kiw_rq_open(struct kiw_rq *rq);
+
+/** kiw_rq_forget() - drop what is posted, without completions; the QP is idle */
+void kiw_rq_forget(struct kiw_rq *rq);
+
+/**
+ * kiw_rq_flush() - complete all that is posted with a flush error
+ * @qp: QP, held, in error
+ * @req: the stream's request, which goes first, or NULL
+ */
+void kiw_rq_flush(struct kiw_qp *qp, struct kiw_recv_req *req);
+
+#endif /* KIWARP_RQ_H */

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Send queues. What a process can scribble on is read once: indexes by a single load, requests by a
+ * copy into memory that only the kernel sees; the checks look at the copy.
+ */
+#include "sq.h"
+
+#include "cqe.h"
+#include "qp.h"
+
+static struct kiw_wq_ring *sq_ring(const struct kiw_sq *sq)
+{
+	return sq->map.mem;
+}
+
+s64 kiw_sge_total(const struct kiw_sge *sge, u32 n)
+{
+	u64 total = 0;
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		total += sge[i].length;
+	return total <= KIW_MAX_MSG ? (s64)total : -1;
+}
+
+bool kiw_sq_posted(const struct kiw_sq *sq)
+{
+	return kiw_ring_prod(&sq->map) != sq->next;
+}
+
+void kiw_sq_flag(struct kiw_sq *sq, u32 flags)
+{
+	WRITE_ONCE(sq_ring(sq)->flags, flags);
+}
+
+bool kiw_sq_rest(struct kiw_sq *sq)
+{
+	kiw_sq_flag(sq, 0);
+	/* Pairs with the fence between prod and flags in the process. */
+	smp_mb();
+	return kiw_sq_posted(sq);
+}
+
+void kiw_sq_forget(struct kiw_sq *sq)
+{
+	/* An index that can't be right is as good as any: the next look finds it wrong again. */
+	sq->next = kiw_ring_prod(&sq->map);
+	sq->done = sq->next;
+	WRITE_ONCE(sq_ring(sq)->cons, sq->done);
+}
+
+/* Is the private copy a request that this queue takes? */
+static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
+{
+	const struct kiw_wqe *wqe = &req->wqe;
+	s64 len;
+
+	if (wqe->opcode > KIW_WR_READ || (wqe->flags & ~KIW_WQE_FLAGS))
+		return false;
+	if (wqe->flags & KIW_WQE_INLINE) {
+		if (wqe->opcode == KIW_WR_READ || wqe->inline_len > sq->max_inline)
+			return false;
+		len = wqe->inline_len;
+	} else {
+		len = kiw_sge_total(req->sge, wqe->num_sge);
+	}
+	if (len < 0)
+		return false;
+	req->len = len;
+	return true;
+}
+
+enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
+{
+	u32 prod = kiw_ring_prod(&sq->map);
+	struct kiw_wqe *wqe = &req->wqe;
+	struct kiw_swr *swr;
+	const void *slot;
+	bool good;
+
+	if (prod == sq->next)
+		return KIW_TAKE_NONE;
+	/* Those under way count: an index that goes back is as bad as one too far. */
+	if (prod - sq->next > sq->entries - (sq->next - sq->done))
+		return KIW_TAKE_RING;
+	slot = kiw_ring_slot(&sq->map, sq->next, sq->entries);
+	memcpy(wqe, slot, sizeof(*wqe));
+	barrier();	/* from here on only the copy counts, */
+
+	good = wqe->num_sge <= sq->max_sge;
+	if (good && !(wqe->flags & KIW_WQE_INLINE))
+		memcpy(req->sge, slot + sizeof(*wqe), wqe->num_sge * sizeof(req->sge[0]));
+	barrier();	/* of the buffers, too */
+	req->inline_data = slot + sizeof(*wqe);
+	req->index = sq->next++;
+	good = good && sq_req_good(sq, req);
+
+	swr = kiw_swr(sq, req->index);
+	swr->wr_id = wqe->wr_id;
+	swr->byte_len = good ? req->len : 0;
+	swr->op = min_t(u8, wqe->opcode, KIW_WR_READ);
+	swr->flags = wqe->flags;
+	swr->status = IB_WC_SUCCESS;
+	swr->done = false;
+	return good ? KIW_TAKE_ONE : KIW_TAKE_BAD;
+}
+
+static void sq_add(struct kiw_cqe_batch *b, const struct kiw_swr *swr, u32 index)
+{
+	struct kiw_cqe *cqe = kiw_cqe_next(b);
+
+	cqe->wr_id = swr->wr_id;
+	cqe->byte_len = swr->byte_len;
+	cqe->wq_index = index;
+	cqe->opcode = swr->op;
+	cqe->status = swr->status;
+}
+
+bool kiw_sq_complete(struct kiw_qp *qp)
+{
+	struct kiw_sq *sq = &qp->sq;
+	struct kiw_cqe_batch b;
+
+	kiw_cqe_begin(&b, qp->ibqp.send_cq, qp);
+	for (; sq->done != sq->next; sq->done++) {
+		const struct kiw_swr *swr = kiw_swr(sq, sq->done);
+
+		if (!swr->done)
+			break;
+		if ((swr->flags & KIW_WQE_SIGNALED) || swr->status != IB_WC_SUCCESS)
+			sq_add(&b, swr, sq->done);
+	}
+	WRITE_ONCE(sq_ring(sq)->cons, sq->done);
+	return kiw_cqe_publish(&b);
+}
+
+void kiw_sq_flush(struct kiw_qp *qp)
+{
+	struct kiw_sq *sq = &qp->sq;
+	struct kiw_swr *swr, posted = { .status = IB_WC_WR_FLUSH_ERR };
+	struct kiw_cqe_batch b;
+
+	kiw_sq_flag(sq, KIW_RING_FLUSH);
+	/* Either a process that posts from now on sees the flag, or we see its request. */
+	smp_mb();
+
+	kiw_cqe_begin(&b, qp->ibqp.send_cq, qp);
+	for (; sq->done != sq->next; sq->done++) {
+		swr = kiw_swr(sq, sq->done);
+		if (!swr->done)
+			swr->status = IB_WC_WR_FLUSH_ERR;
+		if (!swr->done || swr->status != IB_WC_SUCCESS ||
+		    (swr->flags & KIW_WQE_SIGNALED))
+			sq_add(&b, swr, sq->done);
+	}
+	if (kiw_ring_prod(&sq->map) - sq->next <= sq->entries) {
+		for (; kiw_ring_prod(&sq->map) != sq->next; sq->next++) {
+			const struct kiw_wqe *wqe = kiw_ring_slot(&sq->map, sq->next, sq->entries);
+
+			posted.wr_id = READ_ONCE(wqe->wr_id);
+			posted.op = min_t(u8, READ_ONCE(wqe->opcode), KIW_WR_READ);
+			sq_add(&b, &posted, sq->next);
+			if (sq->next - sq->done >= sq->entries)
+				break;
+		}
+	}
+	sq->done = sq->next;
+	WRITE_ONCE(sq_ring(sq)->cons, sq->done);
+	kiw_cqe_publish(&b);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Send queues: requests taken out of the mapped ring, their completion and their flush. */
+#ifndef KIWARP_SQ_H
+#define KIWARP_SQ_H
+
+#include "kiwarp-abi.h"
+#include "ring.h"
+
+struct kiw_qp;
+
+/**
+ * struct kiw_swr - what is left of a send request between its copy out of the ring and its
+ * completion
+ * @wr_id: the user's
+ * @byte_len: for the completion
+ * @op: enum kiw_wr_op
+ * @flags: KIW_WQE_*
+ * @status: enum ib_wc_status, valid when @done
+ * @done: complete as soon as all before it are
+ */
+struct kiw_swr {
+	u64	wr_id;
+	u32	byte_len;
+	u8	op;
+	u8	flags;
+	u8	status;
+	bool	done;
+};
+
+/**
+ * struct kiw_sq - send queue; the QP is held
+ * @map: the ring
+ * @entries: slots, power of two
+ * @next: index of the next request to take out of the ring
+ * @done: index of the oldest request that has not completed; @done <= @next
+ * @max_inline: bytes of payload that a slot holds
+ * @max_sge: buffers that a slot holds
+ * @swr: @entries of them, for @done..@next
+ */
+struct kiw_sq {
+	struct kiw_ring_map	map;
+	u32			entries;
+	u32			next;
+	u32			done;
+	u16			max_inline;
+	u8			max_sge;
+	struct kiw_swr		*swr;
+};
+
+/**
+ * struct kiw_send_req - a send request that was taken
+ * @wqe: private copy of its slot
+ * @sge: private copy of its buffers; room for as many as the queue allows
+ * @inline_data: its inline payload, still in the ring: each byte is read once
+ * @index: in the send queue
+ * @len: bytes of the message
+ */
+struct kiw_send_req {
+	struct kiw_wqe	wqe;
+	struct kiw_sge	*sge;
+	const void	*inline_data;
+	u32		index;
+	u32		len;
+};
+
+/* Outcome of looking for a request */
+enum kiw_take {
+	KIW_TAKE_NONE,		/* the ring is empty */
+	KIW_TAKE_ONE,
+	KIW_TAKE_BAD,		/* the request is wrong, and has to complete with an error */
+	KIW_TAKE_RING,		/* the ring's index is nonsense */
+};
+
+static inline struct kiw_swr *kiw_swr(const struct kiw_sq *sq, u32 index)
+{
+	return &sq->swr[index & (sq->entries - 1)];
+}
+
+/** kiw_sge_total() - bytes that buffers hold, or -1 for more than a message may have */
+s64 kiw_sge_total(const struct kiw_sge *sge, u32 n);
+
+/**
+ * kiw_sq_take() - take the next send request out of its ring
+ * @sq: send queue
+ * @req: gets the private, checked copy
+ *
+ * Return: see enum kiw_take. With KIW_TAKE_BAD, @req has nothing but its index.
+ */
+enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req);
+
+/** kiw_sq_posted() - are there requests in the ring that were not taken */
+bool kiw_sq_posted(const struct kiw_sq *sq);
+
+/** kiw_sq_done() - a request has come to its end; kiw_sq_complete() has to follow */
+static inline void kiw_sq_done(struct kiw_sq *sq, u32 index, enum ib_wc_status status)
+{
+	struct kiw_swr *swr = kiw_swr(sq, index);
+
+	swr->status = status;
+	swr->done = true;
+}
+
+/**
+ * kiw_sq_complete() - publish completions for all requests that are done, in order
+ * @qp: QP, held
+ *
+ * Return: false when the completion queue overflowed.
+ */
+bool kiw_sq_complete(struct kiw_qp *qp);
+
+/**
+ * kiw_sq_rest() - have the process ring the doorbell for what it posts from now on
+ * @sq: send queue
+ *
+ * Return: whether something was posted without a doorbell.
+ */
+bool kiw_sq_rest(struct kiw_sq *sq);
+
+/**
+ * kiw_sq_flag() - tell the process whether it has to ring the doorbell
+ * @sq: send queue
+ * @flags: KIW_RING_*
+ */
+void kiw_sq_flag(struct kiw_sq *sq, u32 flags);
+
+/** kiw_sq_forget() - drop what is posted, without completions; the QP is idle */
+void kiw_sq_forget(struct kiw_sq *sq);
+
+/** kiw_sq_flush() - complete all that is posted with a flush error; QP held, in error */
+void kiw_sq_flush(struct kiw_qp *qp);
+
+#endif /* KIWARP_SQ_H */
