@@ -77,12 +77,12 @@ static enum kiw_err begin_write(struct kiw_stream *s)
 static enum kiw_err begin_read_resp(struct kiw_stream *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
-	const struct kiw_orq *o;
+	const struct kiw_read_out *o;
 	u32 off = s->rx.resp_off;
 
-	if (!kiw_orq_len(&s->tx))
+	if (!kiw_reads_out_len(&s->tx.reads_out))
 		return KIW_ERR_RDMAP_OPCODE;
-	o = kiw_orq_slot(&s->tx, s->tx.orq_head);
+	o = kiw_read_out_oldest(&s->tx.reads_out);
 	if (seg->payload_len) {
 		if (seg->stag != o->sink_stag)
 			return KIW_ERR_DDP_STAG;
@@ -136,7 +136,7 @@ static enum kiw_err begin_read_req(struct kiw_stream *s)
 	if (err)
 		return err;
 	/* A Read that opens the stream has a place of its own. */
-	if (kiw_irq_len(&s->tx) >= max_t(u32, s->qp->ird, s->rx.first))
+	if (kiw_reads_in_len(&s->tx.reads_in) >= max_t(u32, s->qp->ird, s->rx.first))
 		return KIW_ERR_DDP_NOBUF;
 	if (seg->mo)
 		return KIW_ERR_DDP_MO;
@@ -232,7 +232,7 @@ static enum kiw_mr_fault place_list(struct kiw_stream *s, struct kiw_cursor *cur
 
 static enum kiw_err place_read_resp(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n)
 {
-	struct kiw_orq *o = kiw_orq_slot(&s->tx, s->tx.orq_head);
+	struct kiw_read_out *o = kiw_read_out_oldest(&s->tx.reads_out);
 
 	if (!place_list(s, cur, o->sge, s->rx.resp_off + done, n))
 		return KIW_OK;
@@ -264,13 +264,13 @@ static enum kiw_err end_read_resp(struct kiw_stream *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
 	struct kiw_tx *tx = &s->tx;
-	struct kiw_orq *o;
+	struct kiw_read_out *o;
 
 	s->rx.resp_off += seg->payload_len;
 	if (!(seg->flags & KIW_F_LAST))
 		return KIW_OK;
 	s->rx.resp_off = 0;
-	o = kiw_orq_slot(tx, tx->orq_head++);
+	o = kiw_read_out(&tx->reads_out, tx->reads_out.head++);
 	if (!o->internal) {
 		kiw_sq_done(&s->qp->sq, o->index, IB_WC_SUCCESS);
 		if (!kiw_sq_complete(s->qp))
@@ -321,10 +321,8 @@ static enum kiw_err end_send(struct kiw_stream *s)
 
 static void end_read_req(struct kiw_stream *s)
 {
-	struct kiw_tx *tx = &s->tx;
-
 	kiw_seq_advance(&s->rx.seq[KIW_QN_READ], &s->rx.seg);
-	tx->irq[tx->irq_tail++ % tx->irq_size] = s->rx.seg.rreq;
+	kiw_read_in_add(&s->tx.reads_in, &s->rx.seg.rreq);
 	kiw_stream_kick(s);
 }
 
@@ -335,14 +333,14 @@ static void end_terminate(struct kiw_stream *s)
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_term_info info;
 	enum ib_wc_status status;
-	struct kiw_orq *o;
+	struct kiw_read_out *o;
 	u32 nth;
 
 	kiw_stat_inc(&s->dev->stats, KIW_STAT_TERM_RECEIVED);
 	if (kiw_term_parse(rx->hdr + KIW_FPDU_LEN_SIZE, rx->have - KIW_FPDU_LEN_SIZE, &info) &&
 	    info.has_rreq) {
-		nth = info.msn - (tx->msn_read - kiw_orq_len(tx));
-		o = nth < kiw_orq_len(tx) ? kiw_orq_slot(tx, tx->orq_head + nth) : NULL;
+		nth = info.msn - (tx->msn_read - kiw_reads_out_len(&tx->reads_out));
+		o = nth < kiw_reads_out_len(&tx->reads_out) ? kiw_read_out(&tx->reads_out, tx->reads_out.head + nth) : NULL;
 		if (o && !o->internal) {
 			status = info.raw.etype == KIW_ETYPE_PROTECTION ?
 				 IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;

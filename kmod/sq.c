@@ -7,6 +7,16 @@
 
 #include "cqe.h"
 #include "qp.h"
+#include "proto/wire.h"
+
+const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS] = {
+	[KIW_WR_SEND] = { KIW_SEND_UNTAGGED, KIW_OP_SEND, KIW_OP_SEND_SE, KIW_WQE_FLAGS },
+	[KIW_WR_SEND_INV] = { KIW_SEND_UNTAGGED, KIW_OP_SEND_INV, KIW_OP_SEND_SE_INV,
+			      KIW_WQE_FLAGS },
+	[KIW_WR_WRITE] = { KIW_SEND_TAGGED, KIW_OP_WRITE, KIW_OP_WRITE, KIW_WQE_FLAGS },
+	[KIW_WR_READ] = { KIW_SEND_READ, KIW_OP_READ_REQ, KIW_OP_READ_REQ,
+			  KIW_WQE_FLAGS & ~KIW_WQE_INLINE },
+};
 
 static struct kiw_wq_ring *sq_ring(const struct kiw_sq *sq)
 {
@@ -55,10 +65,10 @@ static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
 	const struct kiw_wqe *wqe = &req->wqe;
 	s64 len;
 
-	if (wqe->opcode > KIW_WR_READ || (wqe->flags & ~KIW_WQE_FLAGS))
+	if (wqe->opcode >= KIW_SEND_OPS || (wqe->flags & ~kiw_send_ops[wqe->opcode].flags))
 		return false;
 	if (wqe->flags & KIW_WQE_INLINE) {
-		if (wqe->opcode == KIW_WR_READ || wqe->inline_len > sq->max_inline)
+		if (wqe->inline_len > sq->max_inline)
 			return false;
 		len = wqe->inline_len;
 	} else {
@@ -98,7 +108,7 @@ enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
 	swr = kiw_swr(sq, req->index);
 	swr->wr_id = wqe->wr_id;
 	swr->byte_len = good ? req->len : 0;
-	swr->op = min_t(u8, wqe->opcode, KIW_WR_READ);
+	swr->op = min_t(u8, wqe->opcode, KIW_SEND_OPS - 1);
 	swr->flags = wqe->flags;
 	swr->status = IB_WC_SUCCESS;
 	swr->done = false;
@@ -158,7 +168,7 @@ void kiw_sq_flush(struct kiw_qp *qp)
 			const struct kiw_wqe *wqe = kiw_ring_slot(&sq->map, sq->next, sq->entries);
 
 			posted.wr_id = READ_ONCE(wqe->wr_id);
-			posted.op = min_t(u8, READ_ONCE(wqe->opcode), KIW_WR_READ);
+			posted.op = min_t(u8, READ_ONCE(wqe->opcode), KIW_SEND_OPS - 1);
 			sq_add(&b, &posted, sq->next);
 			if (sq->next - sq->done >= sq->entries)
 				break;

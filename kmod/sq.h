@@ -9,6 +9,36 @@
 struct kiw_qp;
 
 /**
+ * enum kiw_send_kind - how a request becomes FPDUs
+ * @KIW_SEND_UNTAGGED: a message on queue 0 (RFC 5040 section 5.3)
+ * @KIW_SEND_TAGGED: into a region of the peer's (RFC 5040 section 5.1)
+ * @KIW_SEND_READ: a Read Request, which the peer answers (RFC 5040 section 5.2)
+ */
+enum kiw_send_kind {
+	KIW_SEND_UNTAGGED,
+	KIW_SEND_TAGGED,
+	KIW_SEND_READ,
+};
+
+/**
+ * struct kiw_send_op - what there is to know about one opcode of send requests
+ * @kind: how it is sent
+ * @wire: RDMAP opcode
+ * @wire_solicited: the same with %KIW_WQE_SOLICITED, where that makes a difference
+ * @flags: KIW_WQE_* that it takes
+ */
+struct kiw_send_op {
+	enum kiw_send_kind	kind;
+	u8			wire;
+	u8			wire_solicited;
+	u8			flags;
+};
+
+/* One row per opcode, indexed by enum kiw_wr_op */
+#define KIW_SEND_OPS (KIW_WR_READ + 1)
+extern const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS];
+
+/**
  * struct kiw_swr - what is left of a send request between its copy out of the ring and its
  * completion
  * @wr_id: the user's

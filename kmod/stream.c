@@ -477,7 +477,8 @@ static void stream_free(struct kref *ref)
 {
 	struct kiw_stream *s = container_of(ref, struct kiw_stream, ref);
 
-	kiw_tx_free(&s->tx);
+	kiw_batch_free(&s->tx.batch);
+	kiw_reads_free(&s->tx.reads_out, &s->tx.reads_in);
 	sock_put(s->sk);
 	kfree_rcu(s, rcu);
 }
@@ -512,8 +513,8 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 		return NULL;
 	s->tx.req.sge = s->sge;
 	s->recv.sge = s->sge + qp->sq.max_sge;
-	if (kiw_tx_init(&s->tx, neg->ord, neg->ird, qp->sq.max_sge, (void *)s + need,
-			size - need)) {
+	if (kiw_reads_init(&s->tx.reads_out, &s->tx.reads_in, neg->ord, neg->ird, qp->sq.max_sge,
+			   (void *)s + need, size - need)) {
 		kfree(s);
 		return NULL;
 	}
@@ -524,6 +525,8 @@ static struct kiw_stream *stream_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->neg = *neg;
 	s->async = IB_EVENT_QP_FATAL;
 	INIT_DELAYED_WORK(&s->work, stream_work);
+	s->tx.msn_send = KIW_MSN_FIRST;
+	s->tx.msn_read = KIW_MSN_FIRST;
 	s->tx.gate = first;
 	if (first && neg->p2p)
 		s->tx.rtr = neg->rtr;
@@ -663,5 +666,5 @@ int kiw_stream_init(void)
 void kiw_stream_exit(void)
 {
 	destroy_workqueue(stream_wq);
-	kiw_tx_exit();
+	kiw_batch_exit();
 }

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "batch.h"
+
+#include <linux/slab.h>
+#include <net/sock.h>
+
+#include "compat.h"
+
+/* Pieces of the longest FPDU in single pages; a page's end may cut header and trailer. */
+#define BATCH_FPDU_PIECES (65536 / 4096 + 4)
+/* Pieces of a batch: one more FPDU is begun as long as the longest finds room. */
+#define BATCH_PIECES (BATCH_FPDU_PIECES + KIW_BATCH_LEN / 4096 + 16)
+
+/*
+ * Memory that no batch is using: a stream has a fragment and an array of pieces only while it
+ * sends, so that idle ones cost neither. The second is for softirqs: one of a local peer runs in
+ * the middle of a process that sends. BH off, and @lock: with PREEMPT_RT, BH off excludes nobody.
+ */
+struct batch_spares {
+	local_lock_t		lock;
+	struct kiw_spare	spare[2];
+};
+
+static DEFINE_PER_CPU(struct batch_spares, batch_spares) = {
+	.lock = INIT_LOCAL_LOCK(lock),
+};
+
+static void batch_drop_pieces(struct kiw_batch *b, u32 keep)
+{
+	while (b->pieces > keep)
+		put_page(b->mem.piece[--b->pieces].bv_page);
+}
+
+static void batch_drop_spare(struct kiw_spare *spare)
+{
+	if (spare->frag.page)
+		put_page(spare->frag.page);
+	spare->frag.page = NULL;
+	kfree(spare->piece);
+	spare->piece = NULL;
+}
+
+/* The array stays with a batch that holds pieces; the fragment is any batch's. */
+static void batch_exchange(struct kiw_batch *b)
+{
+	struct kiw_spare *spare;
+
+	local_bh_disable();
+	local_lock_nested_bh(&batch_spares.lock);
+	spare = this_cpu_ptr(&batch_spares.spare[!!in_serving_softirq()]);
+	swap(b->mem.frag, spare->frag);
+	if (!b->pieces)
+		swap(b->mem.piece, spare->piece);
+	local_unlock_nested_bh(&batch_spares.lock);
+	local_bh_enable();
+}
+
+bool kiw_batch_begin(struct kiw_batch *b, gfp_t gfp)
+{
+	batch_exchange(b);
+	if (!b->mem.piece)
+		b->mem.piece = kmalloc_array(BATCH_PIECES, sizeof(*b->mem.piece),
+					     gfp | __GFP_NOWARN);
+	return b->mem.piece;
+}
+
+void kiw_batch_end(struct kiw_batch *b)
+{
+	batch_exchange(b);
+	/* What another batch has given back meanwhile, and the fragment if pieces are left */
+	if (!b->pieces)
+		batch_drop_spare(&b->mem);
+}
+
+bool kiw_batch_open(const struct kiw_batch *b)
+{
+	return b->len < KIW_BATCH_LEN && b->pieces <= BATCH_PIECES - BATCH_FPDU_PIECES;
+}
+
+void *kiw_batch_room(struct kiw_batch *b, u32 least, gfp_t gfp, u32 *room)
+{
+	struct page_frag *frag = &b->mem.frag;
+
+	if (!skb_page_frag_refill(least, frag, gfp))
+		return NULL;
+	*room = frag->size - frag->offset;
+	return page_address(frag->page) + frag->offset;
+}
+
+void kiw_batch_grow(struct kiw_batch *b, u32 n)
+{
+	struct page_frag *frag = &b->mem.frag;
+	struct bio_vec *last = b->pieces ? &b->mem.piece[b->pieces - 1] : NULL;
+
+	if (last && last->bv_page == frag->page &&
+	    last->bv_offset + last->bv_len == frag->offset) {
+		last->bv_len += n;
+	} else {
+		get_page(frag->page);
+		bvec_set_page(&b->mem.piece[b->pieces++], frag->page, n, frag->offset);
+	}
+	frag->offset += n;
+	b->len += n;
+	b->offset += n;
+}
+
+struct kiw_batch_mark kiw_batch_mark(const struct kiw_batch *b)
+{
+	return (struct kiw_batch_mark){
+		.pieces = b->pieces,
+		.last_len = b->pieces ? b->mem.piece[b->pieces - 1].bv_len : 0,
+		.len = b->len,
+	};
+}
+
+void kiw_batch_cut(struct kiw_batch *b, const struct kiw_batch_mark *mark)
+{
+	batch_drop_pieces(b, mark->pieces);
+	if (b->pieces)
+		b->mem.piece[b->pieces - 1].bv_len = mark->last_len;
+	b->offset -= b->len - mark->len;
+	b->len = mark->len;
+}
+
+int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more)
+{
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
+	int ret;
+
+	/* This may process the backlog, and our receive callback, which leaves the batch alone. */
+	ret = kiw_send_pages(sk, b->mem.piece, b->pieces, b->sent, b->len, flags);
+	if (ret < 0)
+		return ret;
+	b->sent += ret;
+	return b->sent == b->len ? 0 : -EINTR;
+}
+
+void kiw_batch_clear(struct kiw_batch *b)
+{
+	batch_drop_pieces(b, 0);
+	b->fpdus = 0;
+	b->len = 0;
+	b->sent = 0;
+}
+
+void kiw_batch_free(struct kiw_batch *b)
+{
+	batch_drop_pieces(b, 0);
+	batch_drop_spare(&b->mem);
+}
+
+void kiw_batch_exit(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		batch_drop_spare(per_cpu_ptr(&batch_spares.spare[0], cpu));
+		batch_drop_spare(per_cpu_ptr(&batch_spares.spare[1], cpu));
+	}
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * FPDUs are built in memory of ours: the payload is copied there once, with the CRC taken from the
+ * copy, so that nobody can change what the CRC covers. Markers are put between the bytes while
+ * these are copied.
+ */
+#include "builder.h"
+
+#include "qp.h"
+#include "proto/crc.h"
+#include "proto/wire.h"
+
+/* PAD, a marker and the CRC */
+#define FPDU_TAIL_MAX (KIW_FPDU_PAD_MAX + KIW_MARKER_SIZE + KIW_FPDU_CRC_SIZE)
+
+/* Append @n bytes of the wire, which nobody else can change, in one run. */
+static int fpdu_append(struct kiw_builder *f, const void *p, u32 n)
+{
+	u32 room;
+	void *to = kiw_batch_room(f->batch, n, f->gfp, &room);
+
+	if (!to)
+		return -ENOMEM;
+	memcpy(to, p, n);
+	kiw_batch_grow(f->batch, n);
+	return 0;
+}
+
+static int fpdu_put_marker(struct kiw_builder *f)
+{
+	u8 marker[KIW_MARKER_SIZE];
+
+	kiw_marker_put(&f->mk, marker);
+	if (f->crc)
+		f->sum = kiw_crc_update(f->sum, marker, sizeof(marker));
+	return fpdu_append(f, marker, sizeof(marker));
+}
+
+/*
+ * Where the next of @n bytes go, and how many of them in one run: at least @least if no marker
+ * comes first, more if that is cheap. They have to be written before anything else is appended.
+ */
+static void *fpdu_room(struct kiw_builder *f, u32 least, u32 n, u32 *run)
+{
+	u32 room;
+	void *to;
+
+	if (unlikely(kiw_marker_due(&f->mk)) && fpdu_put_marker(f))
+		return NULL;
+	to = kiw_batch_room(f->batch, least, f->gfp, &room);
+	if (to)
+		*run = kiw_marker_run(&f->mk, min(n, room));
+	return to;
+}
+
+static void fpdu_copy(struct kiw_builder *f, void *to, const void *from, u32 n)
+{
+	if (f->crc)
+		f->sum = kiw_crc_copy(f->sum, to, from, n);
+	else
+		memcpy(to, from, n);
+}
+
+int kiw_fpdu_put(struct kiw_builder *f, const void *p, u32 n)
+{
+	u32 run;
+	void *to;
+
+	for (; n; p += run, n -= run) {
+		to = fpdu_room(f, n, n, &run);
+		if (!to)
+			return -ENOMEM;
+		fpdu_copy(f, to, p, run);
+		kiw_batch_grow(f->batch, run);
+	}
+	return 0;
+}
+
+int kiw_fpdu_begin(struct kiw_builder *f, bool markers, const void *hdr, u32 hdr_len, u32 payload)
+{
+	u8 buf[KIW_FPDU_LEN_SIZE + KIW_HDR_MAX];
+
+	kiw_marker_begin(&f->mk, f->batch->offset, markers);
+	f->sum = kiw_crc_init();
+	f->ulpdu_len = hdr_len + payload;
+	f->before = kiw_batch_mark(f->batch);
+
+	put_unaligned_be16(f->ulpdu_len, buf);
+	memcpy(buf + KIW_FPDU_LEN_SIZE, hdr, hdr_len);
+	return kiw_fpdu_put(f, buf, KIW_FPDU_LEN_SIZE + hdr_len);
+}
+
+int kiw_fpdu_end(struct kiw_builder *f)
+{
+	u8 buf[FPDU_TAIL_MAX] = {};
+	__le32 crc = 0;
+	u32 n;
+	int ret;
+
+	/* PAD fills up to where a marker may be, so that none comes before its end. */
+	n = kiw_marker_run(&f->mk, kiw_fpdu_pad(f->ulpdu_len));
+	if (unlikely(kiw_marker_due(&f->mk))) {
+		kiw_marker_put(&f->mk, buf + n);
+		n += KIW_MARKER_SIZE;
+	}
+	if (f->crc)
+		crc = kiw_crc_wire(kiw_crc_update(f->sum, buf, n));
+	memcpy(buf + n, &crc, sizeof(crc));
+	ret = fpdu_append(f, buf, n + KIW_FPDU_CRC_SIZE);
+	if (!ret)
+		f->batch->fpdus++;
+	return ret;
+}
+
+int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
+			enum kiw_mr_fault *fault)
+{
+	struct kiw_mr *mr;
+	u32 part, chunk;
+	void *to, *from;
+	int idx;
+
+	while (n) {
+		to = fpdu_room(f, 1, n, &part);
+		if (!to)
+			return -ENOMEM;
+		idx = kiw_mr_lock();
+		*fault = kiw_mr_find(f->qp->dev, f->qp->ibqp.pd, stag, access, addr, part, &mr);
+		if (*fault) {
+			kiw_mr_unlock(idx);
+			return -EFAULT;
+		}
+		for (u32 done = 0; done < part; done += chunk) {
+			chunk = part - done;
+			from = kiw_mr_chunk(mr, addr + done, &chunk);
+			fpdu_copy(f, to + done, from, chunk);
+			kunmap_local(from);
+		}
+		kiw_mr_unlock(idx);
+		kiw_batch_grow(f->batch, part);
+		addr += part;
+		n -= part;
+	}
+	return 0;
+}

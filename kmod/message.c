@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "message.h"
+
+#include <net/tcp.h>
+
+#include "builder.h"
+#include "rdmap.h"
+#include "stream.h"
+
+/* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read */
+#define MESSAGE_LARGE 32768
+
+static int message_begin(struct kiw_builder *f, struct kiw_stream *s, const void *hdr, u32 hdr_len,
+			 u32 payload)
+{
+	f->batch = &s->tx.batch;
+	f->qp = s->qp;
+	f->gfp = s->sk->sk_allocation;
+	f->crc = s->neg.crc;
+	return kiw_fpdu_begin(f, s->neg.markers_tx, hdr, hdr_len, payload);
+}
+
+/* A whole FPDU without payload */
+static int message_control(struct kiw_stream *s, const void *ulpdu, u32 len)
+{
+	struct kiw_builder f;
+	int ret;
+
+	ret = message_begin(&f, s, ulpdu, len, 0);
+	if (!ret)
+		ret = kiw_fpdu_end(&f);
+	if (ret)
+		kiw_fpdu_undo(&f);
+	return ret;
+}
+
+static u32 message_max_payload(const struct kiw_stream *s, u32 hdr_len)
+{
+	if (s->neg.large)
+		return MESSAGE_LARGE;
+	return kiw_mulpdu(READ_ONCE(tcp_sk(s->sk)->mss_cache), s->neg.markers_tx) - hdr_len;
+}
+
+int kiw_message_terminate(struct kiw_stream *s)
+{
+	int ret = message_control(s, s->tx.term, s->tx.term_len);
+
+	if (!ret) {
+		s->tx.term_len = 0;
+		kiw_stat_inc(&s->dev->stats, KIW_STAT_TERM_SENT);
+	}
+	return ret;
+}
+
+void kiw_message_failed(struct kiw_stream *s, enum ib_wc_status status)
+{
+	kiw_sq_done(&s->qp->sq, s->tx.req.index, status);
+	s->tx.message = KIW_MESSAGE_NONE;
+	s->tx.taken = false;
+	kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+}
+
+/* The request under way is wholly in the batch. */
+static void message_request_end(struct kiw_tx *tx)
+{
+	tx->message = KIW_MESSAGE_NONE;
+	tx->batch_index = tx->req.index + 1;
+}
+
+static int message_read(struct kiw_stream *s, const struct kiw_send_op *op)
+{
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_read_out *r = kiw_read_out(&tx->reads_out, tx->reads_out.tail);
+	u8 ulpdu[KIW_RREQ_LEN];
+	struct kiw_rreq rr;
+	int ret;
+
+	r->index = tx->req.index;
+	r->internal = false;
+	r->num_sge = tx->req.wqe.num_sge;
+	r->len = tx->req.len;
+	memcpy(r->sge, tx->req.sge, r->num_sge * sizeof(r->sge[0]));
+	/*
+	 * The response is placed by this entry. A single buffer is named as it is; for several the
+	 * offset counts from 0.
+	 */
+	r->sink_stag = r->num_sge ? r->sge[0].lkey : 0;
+	r->sink_to = r->num_sge == 1 ? r->sge[0].addr : 0;
+	rr.sink_stag = r->sink_stag;
+	rr.sink_to = r->sink_to;
+	rr.size = r->len;
+	rr.src_stag = tx->req.wqe.rkey;
+	rr.src_to = tx->req.wqe.remote_addr;
+	ret = message_control(s, ulpdu, kiw_build_rreq(ulpdu, tx->msn_read, &rr));
+	if (ret)
+		return ret;
+	tx->msn_read++;
+	tx->reads_out.tail++;
+	message_request_end(tx);
+	return 0;
+}
+
+/* Append @n bytes of the request under way, from @off. */
+static int message_put_payload(struct kiw_builder *f, const struct kiw_send_req *req, u32 off,
+			       u32 n, enum kiw_mr_fault *fault)
+{
+	const struct kiw_sge *sge = req->sge;
+	u32 part;
+	int ret;
+
+	if (req->wqe.flags & KIW_WQE_INLINE)
+		return kiw_fpdu_put(f, req->inline_data + off, n);
+	for (; n; sge++) {
+		if (off >= sge->length) {
+			off -= sge->length;
+			continue;
+		}
+		part = min(n, sge->length - off);
+		ret = kiw_fpdu_put_region(f, sge->lkey, 0, sge->addr + off, part, fault);
+		if (ret)
+			return ret;
+		off = 0;
+		n -= part;
+	}
+	return 0;
+}
+
+/*
+ * Add the FPDU of @hdr and the next @n bytes of the request under way.
+ * Return: 1, 0 when the request has failed, or -ENOMEM.
+ */
+static int message_segment(struct kiw_stream *s, const void *hdr, u32 hdr_len, u32 n)
+{
+	struct kiw_tx *tx = &s->tx;
+	enum kiw_mr_fault fault;
+	struct kiw_builder f;
+	int ret;
+
+	ret = message_begin(&f, s, hdr, hdr_len, n);
+	if (!ret)
+		ret = message_put_payload(&f, &tx->req, tx->off, n, &fault);
+	if (!ret)
+		ret = kiw_fpdu_end(&f);
+	if (!ret) {
+		tx->off += n;
+		return 1;
+	}
+	kiw_fpdu_undo(&f);
+	if (ret != -EFAULT)
+		return ret;
+	kiw_message_failed(s, IB_WC_LOC_PROT_ERR);
+	return 0;
+}
+
+static int message_tagged(struct kiw_stream *s, const struct kiw_send_op *op)
+{
+	struct kiw_tx *tx = &s->tx;
+	u32 n = min(tx->req.len - tx->off, message_max_payload(s, KIW_TAGGED_LEN));
+	bool last = tx->off + n == tx->req.len;
+	u8 hdr[KIW_TAGGED_LEN];
+	int ret;
+
+	kiw_build_tagged(hdr, op->wire, last, tx->req.wqe.rkey,
+			 tx->req.wqe.remote_addr + tx->off);
+	ret = message_segment(s, hdr, sizeof(hdr), n);
+	if (ret > 0 && last)
+		message_request_end(tx);
+	return min(ret, 0);
+}
+
+static int message_untagged(struct kiw_stream *s, const struct kiw_send_op *op)
+{
+	struct kiw_tx *tx = &s->tx;
+	const struct kiw_wqe *wqe = &tx->req.wqe;
+	u32 n = min(tx->req.len - tx->off, message_max_payload(s, KIW_UNTAGGED_LEN));
+	u8 wire = wqe->flags & KIW_WQE_SOLICITED ? op->wire_solicited : op->wire;
+	bool last = tx->off + n == tx->req.len;
+	u8 hdr[KIW_UNTAGGED_LEN];
+	int ret;
+
+	kiw_build_untagged(hdr, wire, last,
+			   kiw_ops[wire].flags & KIW_F_INVALIDATE ? wqe->rkey : 0, KIW_QN_SEND,
+			   tx->msn_send, tx->off);
+	ret = message_segment(s, hdr, sizeof(hdr), n);
+	if (ret > 0 && last) {
+		tx->msn_send++;
+		message_request_end(tx);
+	}
+	return min(ret, 0);
+}
+
+int kiw_message_request(struct kiw_stream *s)
+{
+	const struct kiw_send_op *op = &kiw_send_ops[s->tx.req.wqe.opcode];
+
+	switch (op->kind) {
+	case KIW_SEND_TAGGED:
+		return message_tagged(s, op);
+	case KIW_SEND_READ:
+		return message_read(s, op);
+	case KIW_SEND_UNTAGGED:
+		break;
+	}
+	return message_untagged(s, op);
+}
+
+/* A region that the peer reads from is gone or never was its to read. */
+static void message_response_failed(struct kiw_stream *s, const struct kiw_rreq *read,
+				    enum kiw_mr_fault fault)
+{
+	struct kiw_rreq rr = *read;
+	u8 ulpdu[KIW_RREQ_LEN];
+
+	kiw_rreq_advance(&rr, s->tx.off);
+	kiw_build_rreq(ulpdu, kiw_read_in_msn(&s->tx.reads_in), &rr);
+	s->tx.message = KIW_MESSAGE_NONE;
+	kiw_stream_fail(s, kiw_rdmap_fault(fault), ulpdu, sizeof(ulpdu), sizeof(ulpdu));
+}
+
+int kiw_message_response(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	const struct kiw_rreq *read = kiw_read_in_oldest(&tx->reads_in);
+	u32 n = min(read->size - tx->off, message_max_payload(s, KIW_TAGGED_LEN));
+	bool last = tx->off + n == read->size;
+	enum kiw_mr_fault fault;
+	u8 hdr[KIW_TAGGED_LEN];
+	struct kiw_builder f;
+	int ret;
+
+	kiw_build_tagged(hdr, KIW_OP_READ_RESP, last, read->sink_stag, read->sink_to + tx->off);
+	ret = message_begin(&f, s, hdr, sizeof(hdr), n);
+	if (!ret)
+		ret = kiw_fpdu_put_region(&f, read->src_stag, IB_ACCESS_REMOTE_READ,
+					  read->src_to + tx->off, n, &fault);
+	if (!ret)
+		ret = kiw_fpdu_end(&f);
+	if (ret) {
+		kiw_fpdu_undo(&f);
+		if (ret != -EFAULT)
+			return ret;
+		message_response_failed(s, read, fault);
+		return 0;
+	}
+	tx->off += n;
+	if (last) {
+		tx->reads_in.head++;
+		tx->message = KIW_MESSAGE_NONE;
+	}
+	return 0;
+}
+
+int kiw_message_rtr(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_rreq rr = { .sink_stag = 1 };
+	u8 ulpdu[KIW_HDR_MAX];
+	struct kiw_read_out *r;
+	u32 len;
+	int ret;
+
+	switch (tx->rtr) {
+	case KIW_RTR_READ:
+		len = kiw_build_rreq(ulpdu, tx->msn_read, &rr);
+		break;
+	case KIW_RTR_SEND:
+		len = kiw_build_untagged(ulpdu, KIW_OP_SEND, true, 0, KIW_QN_SEND, tx->msn_send, 0);
+		break;
+	default:
+		/* Nobody may look at the STag, but some hardware dislikes 0. */
+		len = kiw_build_tagged(ulpdu, KIW_OP_WRITE, true, 1, 0);
+	}
+	ret = message_control(s, ulpdu, len);
+	if (ret)
+		return ret;
+	if (tx->rtr == KIW_RTR_READ) {
+		r = kiw_read_out(&tx->reads_out, tx->reads_out.tail++);
+		*r = (struct kiw_read_out){ .internal = true, .sink_stag = rr.sink_stag };
+		tx->msn_read++;
+	} else if (tx->rtr == KIW_RTR_SEND) {
+		tx->msn_send++;
+	}
+	tx->rtr = 0;
+	return 0;
+}

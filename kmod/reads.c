@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "reads.h"
+
+#include <linux/log2.h>
+#include <linux/slab.h>
+
+#include "compat.h"
+
+int kiw_reads_init(struct kiw_reads_out *out, struct kiw_reads_in *in, u32 ord, u32 ird,
+		   u32 max_sge, void *room, size_t room_len)
+{
+	out->size = roundup_pow_of_two(ord + 1);
+	in->size = roundup_pow_of_two(ird + 1);
+	out->head = KIW_READS_START;
+	out->tail = KIW_READS_START;
+	in->head = KIW_READS_START;
+	in->tail = KIW_READS_START;
+	out->stride = struct_size_t(struct kiw_read_out, sge, max_sge);
+	out->slots = kvcalloc(out->size, out->stride, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	in->apart = array_size(in->size, sizeof(*in->slots)) > room_len;
+	in->slots = !in->apart ? room :
+		    kvcalloc(in->size, sizeof(*in->slots), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (out->slots && in->slots)
+		return 0;
+	kiw_reads_free(out, in);
+	return -ENOMEM;
+}
+
+void kiw_reads_free(struct kiw_reads_out *out, struct kiw_reads_in *in)
+{
+	kvfree(out->slots);
+	if (in->apart)
+		kvfree(in->slots);
+	out->slots = NULL;
+	in->slots = NULL;
+}

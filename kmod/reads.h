@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * RDMA Reads under way, in both directions (RFC 5040 section 5.2): those that were asked of the
+ * peer, and those that the peer has asked for. The socket lock protects both queues. Their indexes
+ * run freely.
+ */
+#ifndef KIWARP_READS_H
+#define KIWARP_READS_H
+
+#include "kiwarp-abi.h"
+#include "proto/ddp.h"
+
+/* First index of both, so that a mistake about the wrap shows in every test */
+#define KIW_READS_START (-16U)
+
+/**
+ * struct kiw_read_out - a Read that the peer has not answered
+ * @index: of its request in the send queue
+ * @internal: the RTR message: there is no request and no completion
+ * @num_sge: entries of @sge
+ * @sink_stag: as sent
+ * @sink_to: as sent
+ * @len: bytes
+ * @sge: where the response goes
+ */
+struct kiw_read_out {
+	u32		index;
+	bool		internal;
+	u8		num_sge;
+	u32		sink_stag;
+	u64		sink_to;
+	u32		len;
+	struct kiw_sge	sge[];
+};
+
+/**
+ * struct kiw_reads_out - Reads that the peer has yet to answer, in order
+ * @slots: @size of them, of @stride bytes
+ * @size: a power of two
+ * @stride: bytes per slot
+ * @head: oldest
+ * @tail: next free
+ */
+struct kiw_reads_out {
+	void	*slots;
+	u32	size;
+	u32	stride;
+	u32	head;
+	u32	tail;
+};
+
+/**
+ * struct kiw_reads_in - Reads of the peer that are to be answered, in order
+ * @slots: @size of them
+ * @size: a power of two
+ * @apart: @slots was allocated by itself
+ * @head: oldest, whose response may be under way
+ * @tail: next free
+ */
+struct kiw_reads_in {
+	struct kiw_rreq	*slots;
+	u32		size;
+	bool		apart;
+	u32		head;
+	u32		tail;
+};
+
+/**
+ * kiw_reads_init() - prepare both queues
+ * @out: zeroed
+ * @in: zeroed
+ * @ord: Reads to have outstanding; one more is added for an RTR message that is a Read
+ * @ird: Reads to hold for the peer; likewise
+ * @max_sge: buffers of a response
+ * @room: zeroed memory that lives as long as the queues, for what fits into it
+ * @room_len: bytes at @room
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int kiw_reads_init(struct kiw_reads_out *out, struct kiw_reads_in *in, u32 ord, u32 ird,
+		   u32 max_sge, void *room, size_t room_len);
+
+/** kiw_reads_free() - drop the memory of both; also after a failed kiw_reads_init() */
+void kiw_reads_free(struct kiw_reads_out *out, struct kiw_reads_in *in);
+
+static inline u32 kiw_reads_out_len(const struct kiw_reads_out *out)
+{
+	return out->tail - out->head;
+}
+
+static inline struct kiw_read_out *kiw_read_out(const struct kiw_reads_out *out, u32 index)
+{
+	return out->slots + (size_t)(index % out->size) * out->stride;
+}
+
+/** kiw_read_out_oldest() - the Read that the next response answers; there is one */
+static inline struct kiw_read_out *kiw_read_out_oldest(const struct kiw_reads_out *out)
+{
+	return kiw_read_out(out, out->head);
+}
+
+static inline u32 kiw_reads_in_len(const struct kiw_reads_in *in)
+{
+	return in->tail - in->head;
+}
+
+/** kiw_read_in_oldest() - the Read to answer next; there is one */
+static inline const struct kiw_rreq *kiw_read_in_oldest(const struct kiw_reads_in *in)
+{
+	return &in->slots[in->head % in->size];
+}
+
+/** kiw_read_in_add() - the peer asks for a Read, and may: there is room */
+static inline void kiw_read_in_add(struct kiw_reads_in *in, const struct kiw_rreq *rreq)
+{
+	in->slots[in->tail++ % in->size] = *rreq;
+}
+
+/** kiw_read_in_msn() - message sequence number of the oldest, which its queue implies */
+static inline u32 kiw_read_in_msn(const struct kiw_reads_in *in)
+{
+	return KIW_MSN_FIRST + in->head - KIW_READS_START;
+}
+
+#endif /* KIWARP_READS_H */
