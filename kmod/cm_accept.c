@@ -43,12 +43,10 @@ static struct kiw_ep *request_find(const struct iw_cm_id *id)
 	return ep;
 }
 
-/**
- * kiw_request_forget() - nobody may decide on this request any more
- * @ep: endpoint, mutex held; needn't have a request
- */
-void kiw_request_forget(struct kiw_ep *ep)
+/* Nobody may decide on this request any more; it needn't have one. */
+static void request_forget(struct kiw_ep *ep)
 {
+	lockdep_assert_held(&ep->mutex);
 	if (!ep->cookie)
 		return;
 	xa_erase(&requests, ep->cookie);
@@ -104,7 +102,7 @@ static void refuse(struct kiw_ep *ep, const void *pd, u16 pd_len)
 	struct kiw_mpa_frame rep;
 
 	kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_REJECTS);
-	kiw_request_forget(ep);
+	request_forget(ep);
 	kiw_listener_leave(ep);
 	kiw_ep_drop_qp(ep);
 	kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms);
@@ -212,12 +210,8 @@ static void responder_expired(struct kiw_ep *ep)
 	kiw_ep_end(ep, 0, KIW_END_RESET);
 }
 
-/**
- * kiw_responder_run() - go on with the start-up of a responder
- * @ep: endpoint in state REQUEST_WAIT to REPLY_SEND, mutex held
- * @events: KIW_EP_*
- */
-void kiw_responder_run(struct kiw_ep *ep, unsigned long events)
+/* Go on with the start-up, in state REQUEST_WAIT to REPLY_SEND. */
+static void responder_run(struct kiw_ep *ep, unsigned long events)
 {
 	if (kiw_ep_expired(ep, events)) {
 		responder_expired(ep);
@@ -247,6 +241,17 @@ void kiw_responder_run(struct kiw_ep *ep, unsigned long events)
 	}
 }
 
+static void responder_leave(struct kiw_ep *ep)
+{
+	request_forget(ep);
+	kiw_listener_leave(ep);
+}
+
+static const struct kiw_ep_ops responder_ops = {
+	.run = responder_run,
+	.leave = responder_leave,
+};
+
 /**
  * kiw_responder_start() - take over a connection that TCP has accepted
  * @l: listener, its endpoint's mutex held
@@ -254,7 +259,7 @@ void kiw_responder_run(struct kiw_ep *ep, unsigned long events)
  */
 void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 {
-	struct kiw_ep *ep = kiw_ep_create(l->ep.dev, sizeof(*ep), true);
+	struct kiw_ep *ep = kiw_ep_create(l->ep.dev, sizeof(*ep), &responder_ops);
 
 	if (IS_ERR(ep)) {
 		kiw_sock_close(sock, true);
@@ -275,7 +280,7 @@ void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 	}
 	mutex_unlock(&ep->mutex);
 	/* What came in before the callbacks were ours. */
-	kiw_ep_notify(ep, KIW_EP_SOCKET);
+	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);
 }
 
@@ -325,7 +330,7 @@ int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		return err;
 	mutex_lock(&ep->mutex);
 	if (ep->state == KIW_ST_REQUESTED) {
-		kiw_request_forget(ep);
+		request_forget(ep);
 		kiw_listener_leave(ep);
 		if (peer_waits(ep))
 			err = accept_request(ep, id, param);
@@ -337,7 +342,7 @@ int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 			refuse(ep, NULL, 0);
 	}
 	mutex_unlock(&ep->mutex);
-	kiw_ep_notify(ep, KIW_EP_SOCKET);
+	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);
 	return err;
 }
@@ -360,7 +365,7 @@ int kiw_reject(struct iw_cm_id *id, const void *pdata, u8 pdata_len)
 	if (ep->state == KIW_ST_REQUESTED)
 		refuse(ep, pdata, pdata_len);
 	mutex_unlock(&ep->mutex);
-	kiw_ep_notify(ep, KIW_EP_SOCKET);
+	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);
 	return 0;
 }

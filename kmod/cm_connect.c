@@ -18,6 +18,7 @@
 
 #include "cm_priv.h"
 #include "compat.h"
+#include "pump.h"
 #include "stream.h"
 
 static int request_compose(struct kiw_startup *su)
@@ -109,10 +110,10 @@ static void terminate(struct kiw_ep *ep, enum kiw_err why)
 		return;
 	}
 	s = ep->stream;
-	kiw_stream_lock(s);
+	kiw_pump_lock(s);
 	if (s->qp)	/* not destroyed meanwhile */
 		kiw_stream_fail(s, why, NULL, 0, 0);
-	kiw_stream_unlock(s);
+	kiw_pump_unlock(s);
 	kiw_ep_fail(ep, -EPROTO);
 	kiw_ep_closing(ep);
 }
@@ -168,12 +169,8 @@ static void reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
 	kiw_ep_established(ep);
 }
 
-/**
- * kiw_initiator_run() - go on with the start-up of an initiator
- * @ep: endpoint in state CONNECTING or REPLY_WAIT, mutex held
- * @events: KIW_EP_*
- */
-void kiw_initiator_run(struct kiw_ep *ep, unsigned long events)
+/* Go on with the start-up, in state CONNECTING or REPLY_WAIT. */
+static void initiator_run(struct kiw_ep *ep, unsigned long events)
 {
 	struct sock *sk = ep->sock->sk;
 	struct kiw_mpa_frame rep;
@@ -207,6 +204,11 @@ void kiw_initiator_run(struct kiw_ep *ep, unsigned long events)
 	else if (err != -EAGAIN)
 		initiator_lost(ep, err);
 }
+
+static const struct kiw_ep_ops initiator_ops = {
+	.run = initiator_run,
+	.initiates = true,
+};
 
 static int connect_check(struct kiw_ep *ep, const struct iw_cm_id *id,
 			 const struct iw_cm_conn_param *param)
@@ -273,7 +275,7 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
 int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
 	struct kiw_device *dev = to_kiw_device(id->device);
-	struct kiw_ep *ep = kiw_ep_create(dev, sizeof(*ep), true);
+	struct kiw_ep *ep = kiw_ep_create(dev, sizeof(*ep), &initiator_ops);
 	struct sockaddr_storage local;
 	struct socket *sock;
 	int err;
@@ -281,7 +283,6 @@ int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	if (IS_ERR(ep))
 		return PTR_ERR(ep);
 	mutex_lock(&ep->mutex);
-	ep->initiator = true;
 	err = ep->state == KIW_ST_DEAD ? -ENODEV : connect_check(ep, id, param);
 	if (!err)
 		local = ep->su->local;
@@ -297,7 +298,7 @@ int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		kiw_ep_end(ep, err, KIW_END_RESET);
 	mutex_unlock(&ep->mutex);
 
-	kiw_ep_notify(ep, KIW_EP_SOCKET);	/* sets the timer, or tidies up */
+	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);	/* sets the timer, or tidies up */
 	kiw_ep_put(ep);
 	return err;
 }

@@ -2,15 +2,19 @@
 /*
  * Inside of the connection manager; cm.h is its outside.
  *
- *	cm.c		endpoints: events, references, what iw_cm is told, the end
- *	cm_sock.c	sockets, addresses, start-up frames in and out
- *	cm_connect.c	start-up of the initiator
- *	cm_accept.c	start-up of the responder
  *	cm_listen.c	listeners
+ *	cm_accept.c	start-up of the responder
+ *	cm_connect.c	start-up of the initiator
+ *	cm_queue.c	requests that wait for their listener's user
+ *	cm_ep.c		endpoints: life, what iw_cm is told, the end
+ *	cm_param.c	parameters
+ *	cm_sock.c	sockets, addresses, start-up frames in and out
+ *
+ * Each calls those below it; cm_ep.c calls the role of an endpoint by its struct kiw_ep_ops.
  *
  * An endpoint is one TCP socket and one state machine. Callbacks, timer, stream and downcalls only
- * leave bits in kiw_ep.events and queue the endpoint's only work item, which looks at the state and
- * does what can be done without waiting. Bits can't get lost, whatever the peer sends and however
+ * leave events in the endpoint's inbox, whose only work item, which looks at the state and
+ * does what can be done without waiting. Events can't get lost, whatever the peer sends and however
  * often, and a peer that stalls costs its endpoint and one timer.
  *
  *	CONNECTING -> REPLY_WAIT ------------------------------------------.
@@ -31,7 +35,7 @@
  *	innermost: kiw_device.ep_lock, the lock of the requests' index, and iw_cm's own spinlock,
  *	which its event handler takes and under which it calls nothing that takes one of ours
  *
- * References to an endpoint (kiw_ep.ref):
+ * References to an endpoint (kiw_inbox.ref):
  *	- its being alive: from kiw_ep_create() until the work finds it DEAD with nothing left to
  *	  tell. The socket's sk_user_data, the timer, the device's list, the listener's list and
  *	  the requests' index rely on this one; each is cleared before it is dropped.
@@ -44,30 +48,27 @@
 #ifndef KIWARP_CM_PRIV_H
 #define KIWARP_CM_PRIV_H
 
-#include <linux/atomic.h>
 #include <linux/in6.h>
 #include <linux/jiffies.h>
-#include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/net.h>
 #include <linux/socket.h>
 #include <linux/timer.h>
-#include <linux/workqueue.h>
 #include <net/sock.h>
 #include <rdma/iw_cm.h>
 
 #include "cm.h"
 #include "device.h"
+#include "inbox.h"
 #include "qp.h"
 #include "proto/mpa.h"
 
 struct kiw_stream;
 
-/* Bits of kiw_ep.events beside those of cm.h */
-#define KIW_EP_SOCKET		BIT(8)	/* something happened on the socket: look at it */
-#define KIW_EP_TIMER		BIT(9)	/* the timer fired */
-#define KIW_EP_ABORTED		BIT(10)	/* kiw_ep_abort() */
+/* Events of an endpoint beside those of inbox.h */
+#define KIW_EP_SOCKET		BIT(16)	/* something happened on the socket: look at it */
+#define KIW_EP_TIMER		BIT(17)	/* the timer fired */
 
 /* Seconds that an end may go on without the peer acknowledging anything more, then it is reset. */
 #define KIW_CLOSE_SECS		10
@@ -184,19 +185,33 @@ struct kiw_sk_ops {
 	void	(*write_space)(struct sock *sk);
 };
 
+struct kiw_ep;
 struct kiw_listener;
 
 /**
+ * struct kiw_ep_ops - role of an endpoint
+ * @run: go on with the start-up, or with listening, with what happened; the mutex is held
+ * @leave: the endpoint ends: let go of what is this role's; the mutex is held. May be NULL
+ * @initiates: the one that connects
+ * @listens: a listener, which has no start-up
+ */
+struct kiw_ep_ops {
+	void	(*run)(struct kiw_ep *ep, unsigned long events);
+	void	(*leave)(struct kiw_ep *ep);
+	bool	initiates;
+	bool	listens;
+};
+
+/**
  * struct kiw_ep - endpoint
- * @ref: see above
+ * @inbox: what happened, references, and the work: the only place where the state machine runs and
+ *	iw_cm is called
+ * @ops: role
  * @dev: device; exists as long as the endpoint, by its ep_count
  * @dev_link: in @dev->eps; protected by @dev->ep_lock
- * @events: KIW_EP_*, what happened since the work last looked
- * @work: the only place where the state machine runs and iw_cm is called
  * @timer: fires at @deadline, or earlier to try something again
  * @mutex: protects all that follows
  * @state: see above
- * @initiator: made by kiw_connect()
  * @announced: iw_cm was told, or is owed, a connection: it will be owed its close as well
  * @final: the last that iw_cm is ever to be told is told or owed
  * @retired: the reference for being alive is dropped
@@ -222,16 +237,14 @@ struct kiw_listener;
  * @su: NULL once the start-up is over and has been told, and in a listener
  */
 struct kiw_ep {
-	struct kref		ref;
+	struct kiw_inbox	inbox;
+	const struct kiw_ep_ops	*ops;
 	struct kiw_device	*dev;
 	struct list_head	dev_link;
-	atomic_long_t		events;
-	struct work_struct	work;
 	struct timer_list	timer;
 
 	struct mutex		mutex;
 	enum kiw_ep_state	state;
-	bool			initiator;
 	bool			announced;
 	bool			final;
 	bool			retired;
@@ -286,11 +299,26 @@ struct kiw_listener {
 
 static_assert(offsetof(struct kiw_listener, ep) == 0);
 
-/* cm.c */
-struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size, bool startup);
+static inline void kiw_ep_get(struct kiw_ep *ep)
+{
+	kiw_inbox_get(&ep->inbox);
+}
+
+static inline void kiw_ep_put(struct kiw_ep *ep)
+{
+	kiw_inbox_put(&ep->inbox);
+}
+
+/* cm_param.c */
 void kiw_ep_config(struct kiw_startup *su);
+bool kiw_responder_sends_first(void);
+unsigned int kiw_keepalive_secs(void);
 unsigned int kiw_connect_secs(void);
 unsigned int kiw_mpa_secs(void);
+
+/* cm_ep.c */
+struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size,
+			     const struct kiw_ep_ops *ops);
 void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs);
 void kiw_ep_again(struct kiw_ep *ep, unsigned long when);
 void kiw_ep_again_soon(struct kiw_ep *ep);
@@ -323,20 +351,14 @@ bool kiw_ep_excess(struct kiw_ep *ep);
 int kiw_ep_push(struct kiw_ep *ep);
 int kiw_ep_pull(struct kiw_ep *ep, enum kiw_mpa_kind kind, struct kiw_mpa_frame *frame);
 
-/* cm_connect.c */
-void kiw_initiator_run(struct kiw_ep *ep, unsigned long events);
-
-/* cm_accept.c */
-void kiw_responder_start(struct kiw_listener *l, struct socket *sock);
-void kiw_responder_run(struct kiw_ep *ep, unsigned long events);
-void kiw_request_forget(struct kiw_ep *ep);
-
-/* cm_listen.c */
-void kiw_listener_run(struct kiw_ep *ep, unsigned long events);
-void kiw_listener_stop(struct kiw_ep *ep);
+/* cm_queue.c */
 bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep);
 int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event);
 void kiw_listener_ready(struct kiw_ep *ep);
 void kiw_listener_leave(struct kiw_ep *ep);
+void kiw_listener_abort(struct kiw_listener *l);
+
+/* cm_accept.c */
+void kiw_responder_start(struct kiw_listener *l, struct socket *sock);
 
 #endif /* KIWARP_CM_PRIV_H */

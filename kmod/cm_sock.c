@@ -4,6 +4,8 @@
  * callbacks until the stream takes over, and the start-up frames that go through them. All of it is
  * non-blocking.
  */
+#include "cm_priv.h"
+
 #include <linux/if_vlan.h>
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -18,7 +20,7 @@
 #include <net/net_namespace.h>
 #include <net/tcp.h>
 
-#include "cm_priv.h"
+#include "attach.h"
 #include "compat.h"
 
 /* Bytes that are dropped before others get their turn */
@@ -344,15 +346,12 @@ static void sock_event(struct sock *sk)
 	read_lock_bh(&sk->sk_callback_lock);
 	data = (uintptr_t)rcu_dereference_check(__sk_user_data(sk),
 						lockdep_is_held(&sk->sk_callback_lock));
-	if ((data & ~SK_USER_DATA_PTRMASK) == SK_USER_DATA_NOCOPY)
-		kiw_ep_notify((struct kiw_ep *)(data & SK_USER_DATA_PTRMASK), KIW_EP_SOCKET);
-	read_unlock_bh(&sk->sk_callback_lock);
-}
+	if ((data & ~SK_USER_DATA_PTRMASK) == SK_USER_DATA_NOCOPY) {
+		struct kiw_ep *ep = (struct kiw_ep *)(data & SK_USER_DATA_PTRMASK);
 
-bool kiw_sock_taken(const struct sock *sk)
-{
-	return rcu_access_pointer(__sk_user_data(sk)) ||
-	       READ_ONCE(sk->sk_prot) != sk->sk_prot_creator;
+		kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
+	}
+	read_unlock_bh(&sk->sk_callback_lock);
 }
 
 /**

@@ -4,6 +4,7 @@
 
 #include "cm.h"
 #include "device.h"
+#include "inbox.h"
 #include "stream.h"
 
 const char kiw_version[] = KIWARP_VERSION;
@@ -15,7 +16,7 @@ static int __init kiw_init(void)
 	err = kiw_stream_init();
 	if (err)
 		return err;
-	err = kiw_cm_init();
+	err = kiw_inbox_start();
 	if (err)
 		goto err_stream;
 	err = kiw_device_init();

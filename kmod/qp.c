@@ -16,8 +16,8 @@
 #include <linux/sched/signal.h>
 #include <rdma/uverbs_ioctl.h>
 
-#include "cm.h"
-#include "stream.h"
+#include "attach.h"
+#include "pump.h"
 
 #define QPN_MIN 0x10000		/* below: UDP ports, the numbers of datagram QPs */
 #define QPN_MAX 0xffffff
@@ -34,14 +34,9 @@ static u32 rq_stride(const struct ib_qp_cap *cap)
 	return sizeof(struct kiw_rqe) + cap->max_recv_sge * sizeof(struct kiw_sge);
 }
 
-static void qp_release(struct kref *ref)
-{
-	complete(container_of(ref, struct kiw_qp, ref)->freed);
-}
-
 void kiw_qp_rem_ref(struct ib_qp *ibqp)
 {
-	kref_put(&to_kiw_qp(ibqp)->ref, qp_release);
+	kiw_qp_put(to_kiw_qp(ibqp));
 }
 
 /*
@@ -56,7 +51,7 @@ struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn)
 	xa_lock(qps);
 	qp = xa_load(qps, qpn);
 	if (qp && qp->owner == task_tgid(current))
-		kref_get(&qp->ref);
+		kiw_qp_get(qp);
 	else
 		qp = NULL;
 	xa_unlock(qps);
@@ -67,45 +62,41 @@ void kiw_qp_add_ref(struct ib_qp *ibqp)
 {
 }
 
-int kiw_qp_bind_ep(struct kiw_qp *qp, struct kiw_ep *ep)
+int kiw_qp_bind(struct kiw_qp *qp, struct kiw_inbox *inbox)
 {
 	int ret = 0;
 
 	mutex_lock(&qp->mutex);
-	if (qp->ep || qp->dying || qp->state != KIW_QP_IDLE) {
+	if (qp->inbox || qp->dying || qp->state != KIW_QP_IDLE) {
 		ret = -EISCONN;
 	} else {
-		kiw_ep_get(ep);
-		qp->ep = ep;
+		kiw_inbox_get(inbox);
+		qp->inbox = inbox;
 	}
 	mutex_unlock(&qp->mutex);
 	return ret;
 }
 
-void kiw_qp_unbind_ep(struct kiw_qp *qp, struct kiw_ep *ep)
+void kiw_qp_unbind(struct kiw_qp *qp, struct kiw_inbox *inbox)
 {
 	bool ours;
 
 	mutex_lock(&qp->mutex);
-	ours = qp->ep == ep;
+	ours = qp->inbox == inbox;
 	if (ours)
-		qp->ep = NULL;
+		qp->inbox = NULL;
 	mutex_unlock(&qp->mutex);
 	if (ours)
-		kiw_ep_put(ep);
+		kiw_inbox_put(inbox);
 }
 
-/* The endpoint of a QP, with a reference; or NULL. */
-static struct kiw_ep *qp_ep(struct kiw_qp *qp)
+/* Have the endpoint of a QP give up, if there is one. */
+static void qp_abort_endpoint(struct kiw_qp *qp)
 {
-	struct kiw_ep *ep;
-
 	mutex_lock(&qp->mutex);
-	ep = qp->ep;
-	if (ep)
-		kiw_ep_get(ep);
+	if (qp->inbox)
+		kiw_inbox_post(qp->inbox, KIW_INBOX_ABORTED);
 	mutex_unlock(&qp->mutex);
-	return ep;
 }
 
 /* --- create and destroy -------------------------------------------------------------------- */
@@ -188,7 +179,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	}
 
 	qp->dev = dev;
-	kref_init(&qp->ref);
+	refcount_set(&qp->ref, 1);
 	mutex_init(&qp->mutex);
 	qp->state = KIW_QP_IDLE;
 	qp->init = true;
@@ -236,7 +227,6 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct kiw_device *dev = qp->dev;
 	DECLARE_COMPLETION_ONSTACK(freed);
 	struct kiw_stream *s;
-	struct kiw_ep *ep;
 
 	qp->freed = &freed;
 	mutex_lock(&qp->mutex);
@@ -247,14 +237,10 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 		kiw_stream_stop(s, false);
 		kiw_stream_put(s);
 	}
-	ep = qp_ep(qp);
-	if (ep) {
-		kiw_ep_abort(ep);
-		kiw_ep_put(ep);
-	}
+	qp_abort_endpoint(qp);
 
 	xa_erase(&dev->qps, ibqp->qp_num);
-	kiw_qp_rem_ref(ibqp);
+	kiw_qp_put(qp);
 	wait_for_completion(&freed);
 
 	free_queues(qp);
@@ -343,7 +329,7 @@ static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_
 		return qp->state == KIW_QP_RTS ? 0 : -EINVAL;
 	case IB_QPS_SQD:
 		/* What was posted before is to be sent before, even if no doorbell rang. */
-		kiw_stream_settle(s);
+		kiw_pump_settle(s);
 		if (qp->state == KIW_QP_RTS)
 			kiw_sq_rest(&qp->sq);
 		busy = kiw_tx_unfinished(s);
@@ -363,15 +349,14 @@ static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_
 static int modify_state(struct kiw_qp *qp, enum ib_qp_state to)
 {
 	struct kiw_stream *s;
-	struct kiw_ep *ep;
 	int ret;
 
 	mutex_lock(&qp->mutex);
 	s = kiw_stream_of(qp);
 	if (s) {
-		kiw_stream_lock(s);
+		kiw_pump_lock(s);
 		ret = modify_connected(qp, s, to);
-		kiw_stream_unlock(s);
+		kiw_pump_unlock(s);
 		mutex_unlock(&qp->mutex);
 		kiw_stream_put(s);
 		return ret;
@@ -380,11 +365,8 @@ static int modify_state(struct kiw_qp *qp, enum ib_qp_state to)
 	mutex_unlock(&qp->mutex);
 
 	/* A connection attempt of a QP in error is over. */
-	ep = ret || to != IB_QPS_ERR ? NULL : qp_ep(qp);
-	if (ep) {
-		kiw_ep_abort(ep);
-		kiw_ep_put(ep);
-	}
+	if (!ret && to == IB_QPS_ERR)
+		qp_abort_endpoint(qp);
 	return ret;
 }
 
@@ -494,17 +476,17 @@ static int doorbell(struct kiw_qp *qp, bool send)
 
 	s = kiw_stream_of(qp);
 	if (s) {
-		kiw_stream_lock_to_send(s);
+		kiw_pump_lock_to_send(s);
 		if (s->qp == qp) {
 			if (send)
 				ret = sq_doorbell(qp, s);
 			else if (qp->state == KIW_QP_ERROR || qp->state == KIW_QP_CLOSING)
 				s->todo |= KIW_ACT_FLUSH_RQ;
-			kiw_stream_unlock(s);
+			kiw_pump_unlock(s);
 			kiw_stream_put(s);
 			return ret;
 		}
-		kiw_stream_unlock(s);
+		kiw_pump_unlock(s);
 		kiw_stream_put(s);
 	}
 

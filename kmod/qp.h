@@ -18,8 +18,8 @@
 #define KIWARP_QP_H
 
 #include <linux/completion.h>
-#include <linux/kref.h>
 #include <linux/mutex.h>
+#include <linux/refcount.h>
 #include <rdma/ib_verbs.h>
 
 #include "device.h"
@@ -27,7 +27,7 @@
 #include "sq.h"
 #include "proto/qpstate.h"
 
-struct kiw_ep;
+struct kiw_inbox;
 struct kiw_stream;
 
 /**
@@ -36,11 +36,11 @@ struct kiw_stream;
  * @dev: device
  * @ref: see above
  * @state: RDMAC state; changed while the QP is held, shown to users also while it is not
- * @freed: completed with the last reference; set by who destroys it
+ * @freed: completed with the last reference; set by kiw_destroy_qp()
  * @mutex: see above
  * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
  *	read under RCU to take a reference
- * @ep: endpoint that connects or serves this QP, reference held; protected by @mutex
+ * @inbox: of the endpoint that connects or serves this QP, reference held; protected by @mutex
  * @sq: send queue
  * @rq: receive queue
  * @cookie: of the process, for completions
@@ -58,12 +58,12 @@ struct kiw_stream;
 struct kiw_qp {
 	struct ib_qp			ibqp;
 	struct kiw_device		*dev;
-	struct kref			ref;
+	refcount_t			ref;
 	enum kiw_qp_state		state;
 	struct completion		*freed;
 	struct mutex			mutex;
 	struct kiw_stream __rcu		*stream;
-	struct kiw_ep			*ep;
+	struct kiw_inbox		*inbox;
 
 	struct kiw_sq			sq;
 	struct kiw_rq			rq;
@@ -81,6 +81,17 @@ struct kiw_qp {
 static inline struct kiw_qp *to_kiw_qp(struct ib_qp *ibqp)
 {
 	return container_of(ibqp, struct kiw_qp, ibqp);
+}
+
+static inline void kiw_qp_get(struct kiw_qp *qp)
+{
+	refcount_inc(&qp->ref);
+}
+
+static inline void kiw_qp_put(struct kiw_qp *qp)
+{
+	if (refcount_dec_and_test(&qp->ref))
+		complete(qp->freed);
 }
 
 /** kiw_qp_open_rings() - the process finds rings that are neither drained nor flushed; QP held */
@@ -103,19 +114,19 @@ void kiw_qp_rem_ref(struct ib_qp *ibqp);
 struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn);
 
 /**
- * kiw_qp_bind_ep() - reserve an idle QP for a connection attempt
+ * kiw_qp_bind() - reserve an idle QP for a connection attempt
  * @qp: QP
- * @ep: endpoint; on success the QP holds a reference to it
+ * @inbox: of the endpoint; on success the QP holds a reference to it
  *
  * Return: 0, or -EISCONN when it has an endpoint already, or is not idle.
  */
-int kiw_qp_bind_ep(struct kiw_qp *qp, struct kiw_ep *ep);
+int kiw_qp_bind(struct kiw_qp *qp, struct kiw_inbox *inbox);
 
 /**
- * kiw_qp_unbind_ep() - the attempt or connection is over
+ * kiw_qp_unbind() - the attempt or connection is over
  * @qp: QP
- * @ep: endpoint; when it is still the QP's, its reference is dropped
+ * @inbox: of the endpoint; if it still has the QP, the QP's reference is dropped
  */
-void kiw_qp_unbind_ep(struct kiw_qp *qp, struct kiw_ep *ep);
+void kiw_qp_unbind(struct kiw_qp *qp, struct kiw_inbox *inbox);
 
 #endif /* KIWARP_QP_H */

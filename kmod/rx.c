@@ -212,8 +212,8 @@ static void rx_first(struct kiw_stream *s)
 		return;
 	s->tx.gate = true;
 	kiw_stream_kick(s);
-	if (s->ep)
-		kiw_ep_notify(s->ep, KIW_EP_ESTABLISHED);
+	if (s->inbox)
+		kiw_inbox_post(s->inbox, KIW_INBOX_ESTABLISHED);
 }
 
 static enum kiw_err rx_trailer(struct kiw_stream *s, struct kiw_cursor *cur)

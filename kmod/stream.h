@@ -15,19 +15,18 @@
 #include <linux/tcp.h>
 #include <linux/workqueue.h>
 
+#include "inbox.h"
 #include "qp.h"
 #include "rx.h"
 #include "tx.h"
 #include "proto/mpa.h"
-
-struct kiw_ep;
 
 /**
  * struct kiw_stream - see above
  * @sk: the connection's socket, reference held; the struct socket stays the endpoint's
  * @dev: device
  * @qp: attached QP, or NULL once the stream was stopped
- * @ep: endpoint to notify, reference held, or NULL once the stream was stopped
+ * @inbox: of the endpoint, reference held, or NULL once the stream was stopped
  * @neg: what the MPA start-up agreed on
  * @ref: references
  * @waiting: so many are about to take the socket lock; atomic
@@ -58,7 +57,7 @@ struct kiw_stream {
 	struct sock		*sk;
 	struct kiw_device	*dev;
 	struct kiw_qp		*qp;
-	struct kiw_ep		*ep;
+	struct kiw_inbox	*inbox;
 	struct kiw_mpa_result	neg;
 
 	struct kref		ref ____cacheline_aligned_in_smp;
@@ -85,37 +84,6 @@ struct kiw_stream {
 	struct kiw_sge		sge[];
 };
 
-/**
- * kiw_stream_start() - begin full operation on a connection
- * @qp: QP bound to @ep, still idle
- * @ep: endpoint; it has taken its own callbacks off the socket
- * @sock: connected socket; stays the endpoint's, but nobody else may touch it until
- *	kiw_stream_stop()
- * @neg: outcome of the MPA start-up
- * @first: we don't wait for the peer's first FPDU, as the initiator doesn't; we then send the RTR
- *	message, if one was agreed on
- *
- * Moves the QP to RTS, takes the socket's callbacks and looks at what has arrived. May sleep.
- *
- * Return: the stream with a reference for the caller, -ENOMEM, -EISCONN when the QP isn't idle any
- * more (moved to error, say), or -EBUSY when the socket is somebody else's, see kiw_sock_taken().
- */
-struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_ep *ep, struct socket *sock,
-				    const struct kiw_mpa_result *neg, bool first);
-
-/**
- * kiw_stream_stop() - end full operation
- * @s: stream
- * @orderly: the connection came to its regular end; otherwise a QP that still works goes to the
- *	error state
- *
- * Gives the socket its callbacks back, detaches the QP, moves it to its final state and flushes
- * what is left in its queues. When it returns no callback or work of the stream runs any more, and
- * the socket is the endpoint's alone: to be kept until TCP has delivered what it holds if @fin_sent
- * is set, else to be reset. Idempotent. May sleep, takes the QP's mutex.
- */
-void kiw_stream_stop(struct kiw_stream *s, bool orderly);
-
 void kiw_stream_put(struct kiw_stream *s);
 
 /** kiw_stream_of() - take a reference to the stream of a QP; NULL when it has none */
@@ -138,33 +106,14 @@ static inline u32 kiw_stream_received(const struct kiw_stream *s)
 	return tcp_sk(s->sk)->copied_seq + s->rx.taken - s->rx.origin;
 }
 
-/** kiw_stream_lock() - take the socket lock as owner; process context */
-void kiw_stream_lock(struct kiw_stream *s);
+/** kiw_stream_queue() - have the work run, @delay jiffies from now; it takes a reference */
+void kiw_stream_queue(struct kiw_stream *s, unsigned long delay);
 
-/**
- * kiw_stream_lock_to_send() - the same, for a caller that is about to send little
- *
- * What comes in changes the socket on another CPU. TCP would wait for one cache line after the
- * other: here they are asked for all at once.
- */
-void kiw_stream_lock_to_send(struct kiw_stream *s);
-
-/**
- * kiw_stream_settle() - do all that is due
- * @s: stream locked by kiw_stream_lock()
- *
- * Return: whether there is more than one may do without letting others run.
- */
-bool kiw_stream_settle(struct kiw_stream *s);
-
-/**
- * kiw_stream_unlock() - do all that is due, then drop the socket lock
- * @s: stream locked by kiw_stream_lock()
- *
- * Sends what may be sent, flushes and closes as due, also what packets that came in meanwhile ask
- * for.
- */
-void kiw_stream_unlock(struct kiw_stream *s);
+/** kiw_stream_assert_held() - the socket lock is held, by an owner or by TCP */
+static inline void kiw_stream_assert_held(const struct kiw_stream *s)
+{
+	sock_owned_by_me(s->sk);
+}
 
 /** kiw_stream_kick() - have somebody do what is due soon; socket lock held, any context */
 void kiw_stream_kick(struct kiw_stream *s);

@@ -16,135 +16,25 @@
  * will arrive. This ends when the peer acknowledges nothing for %KIW_CLOSE_SECS. When the device
  * goes, or with too many of these already, TCP has to do without that and gets the socket at once.
  */
-#include <linux/moduleparam.h>
+#include "cm_priv.h"
+
 #include <linux/tcp.h>
 #include <net/tcp_states.h>
 
-#include "cm_priv.h"
-#include "stream.h"
+#include "attach.h"
 
 /* Pause before something is tried again that failed for want of memory */
 #define EP_RETRY (HZ / 50)
 /* Endpoints in state LINGER, of all devices */
 #define EP_LINGER_MAX 4096
 
-static struct workqueue_struct *cm_wq;
 static atomic_t ep_lingering;
-
-/* --- parameters ----------------------------------------------------------------------------- */
-
-static bool crc;
-module_param(crc, bool, 0644);
-MODULE_PARM_DESC(crc, "Ask for CRC on every connection (default: N; a peer that asks gets it)");
-
-static bool markers;
-module_param(markers, bool, 0644);
-MODULE_PARM_DESC(markers,
-		 "Ask for markers in what we receive (default: N; a peer that asks gets them)");
-
-static int set_rev(const char *val, const struct kernel_param *kp)
-{
-	return param_set_uint_minmax(val, kp, KIW_MPA_REV_1, KIW_MPA_REV_2);
-}
-
-static const struct kernel_param_ops rev_ops = { .set = set_rev, .get = param_get_uint };
-static unsigned int mpa_rev = KIW_MPA_REV_2;
-module_param_cb(mpa_rev, &rev_ops, &mpa_rev, 0644);
-MODULE_PARM_DESC(mpa_rev, "Highest MPA revision to speak, 1 or 2 (default: 2)");
-
-static bool p2p = true;
-module_param(p2p, bool, 0644);
-MODULE_PARM_DESC(p2p, "Connect in the peer-to-peer model, which needs mpa_rev=2 (default: Y)");
-
-static int set_rtr(const char *val, const struct kernel_param *kp)
-{
-	return param_set_uint_minmax(val, kp, 1, KIW_RTR_SEND | KIW_RTR_WRITE | KIW_RTR_READ);
-}
-
-static const struct kernel_param_ops rtr_ops = { .set = set_rtr, .get = param_get_uint };
-static unsigned int rtr = KIW_RTR_WRITE | KIW_RTR_READ;
-module_param_cb(rtr, &rtr_ops, &rtr, 0644);
-MODULE_PARM_DESC(rtr,
-		 "Usable ready-to-receive messages, sum of Send 1, Write 2, Read 4 (default: 6)");
-
-static bool responder_first;
-module_param(responder_first, bool, 0644);
-MODULE_PARM_DESC(responder_first,
-		 "Let a responder send first if not connected peer-to-peer, against RFC 5044 (default: N)");
-
-static bool large = true;
-module_param(large, bool, 0644);
-MODULE_PARM_DESC(large,
-		 "FPDUs beyond one TCP segment, where the peer takes them, too (default: Y)");
-
-static int set_secs(const char *val, const struct kernel_param *kp)
-{
-	return param_set_uint_minmax(val, kp, 1, 300);
-}
-
-static const struct kernel_param_ops secs_ops = { .set = set_secs, .get = param_get_uint };
-static unsigned int connect_timeout = 20;
-module_param_cb(connect_timeout, &secs_ops, &connect_timeout, 0644);
-MODULE_PARM_DESC(connect_timeout,
-		 "Seconds until a connection attempt without an answer fails (default: 20)");
-static unsigned int mpa_timeout = 10;
-module_param_cb(mpa_timeout, &secs_ops, &mpa_timeout, 0644);
-MODULE_PARM_DESC(mpa_timeout,
-		 "Seconds that a connecting peer may take for its Request or RTR (default: 10)");
-
-static int set_keepalive(const char *val, const struct kernel_param *kp)
-{
-	return param_set_uint_minmax(val, kp, 0, 32767);
-}
-
-static const struct kernel_param_ops keepalive_ops = {
-	.set = set_keepalive,
-	.get = param_get_uint,
-};
-
-static unsigned int keepalive;
-module_param_cb(keepalive, &keepalive_ops, &keepalive, 0644);
-MODULE_PARM_DESC(keepalive,
-		 "Seconds of silence after which TCP probes for the peer, 0 for never (default: 0)");
-
-/**
- * kiw_ep_config() - note what this side wants, as configured right now
- * @su: start-up; IRD and ORD are left at what the device can do
- */
-void kiw_ep_config(struct kiw_startup *su)
-{
-	su->cfg = (struct kiw_mpa_cfg) {
-		.rev = READ_ONCE(mpa_rev),
-		.crc = READ_ONCE(crc),
-		.markers = READ_ONCE(markers),
-		.p2p = READ_ONCE(p2p),
-		.large = READ_ONCE(large),
-		.rtr = READ_ONCE(rtr),
-		.ird = KIW_MAX_RD_ATOM,
-		.ord = KIW_MAX_RD_ATOM,
-		.ird_max = KIW_MAX_RD_ATOM,
-	};
-	if (su->cfg.rev < KIW_MPA_REV_2)
-		su->cfg.p2p = false;
-}
-
-/** kiw_connect_secs() - time for TCP and the Reply, in seconds */
-unsigned int kiw_connect_secs(void)
-{
-	return READ_ONCE(connect_timeout);
-}
-
-/** kiw_mpa_secs() - time that a responder gives its peer for each step, in seconds */
-unsigned int kiw_mpa_secs(void)
-{
-	return READ_ONCE(mpa_timeout);
-}
 
 /* --- references and events ------------------------------------------------------------------ */
 
-static void ep_free(struct kref *ref)
+static void ep_release(struct kiw_inbox *inbox)
 {
-	struct kiw_ep *ep = container_of(ref, struct kiw_ep, ref);
+	struct kiw_ep *ep = container_of(inbox, struct kiw_ep, inbox);
 	struct kiw_device *dev = ep->dev;
 
 	mutex_destroy(&ep->mutex);
@@ -154,35 +44,11 @@ static void ep_free(struct kref *ref)
 		complete(&dev->ep_none);
 }
 
-void kiw_ep_get(struct kiw_ep *ep)
-{
-	kref_get(&ep->ref);
-}
-
-void kiw_ep_put(struct kiw_ep *ep)
-{
-	kref_put(&ep->ref, ep_free);
-}
-
-void kiw_ep_notify(struct kiw_ep *ep, unsigned long events)
-{
-	atomic_long_or(events, &ep->events);
-	kiw_ep_get(ep);
-	/* If it is queued already it will see the bits, and has its reference. */
-	if (!queue_work(cm_wq, &ep->work))
-		kiw_ep_put(ep);
-}
-
-void kiw_ep_abort(struct kiw_ep *ep)
-{
-	kiw_ep_notify(ep, KIW_EP_ABORTED);
-}
-
 static void ep_timer(struct timer_list *timer)
 {
 	struct kiw_ep *ep = container_of(timer, struct kiw_ep, timer);
 
-	kiw_ep_notify(ep, KIW_EP_TIMER);
+	kiw_inbox_post(&ep->inbox, KIW_EP_TIMER);
 }
 
 /**
@@ -245,9 +111,9 @@ int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn)
 		return -EINVAL;
 
 	if (ibqp->qp_type == IB_QPT_RC)
-		err = kiw_qp_bind_ep(to_kiw_qp(ibqp), ep);
+		err = kiw_qp_bind(to_kiw_qp(ibqp), &ep->inbox);
 	if (err)
-		kiw_qp_rem_ref(ibqp);
+		kiw_qp_put(to_kiw_qp(ibqp));
 	else
 		ep->qp = to_kiw_qp(ibqp);
 	return err;
@@ -264,8 +130,8 @@ void kiw_ep_drop_qp(struct kiw_ep *ep)
 	if (!qp)
 		return;
 	ep->qp = NULL;
-	kiw_qp_unbind_ep(qp, ep);
-	kiw_qp_rem_ref(&qp->ibqp);
+	kiw_qp_unbind(qp, &ep->inbox);
+	kiw_qp_put(qp);
 }
 
 /**
@@ -342,7 +208,7 @@ static void ep_announce(struct kiw_ep *ep)
 {
 	ep->announced = true;
 	ep->status = 0;
-	ep->owed |= ep->initiator ? KIW_OWED_REPLY : KIW_OWED_ESTABLISHED;
+	ep->owed |= ep->ops->initiates ? KIW_OWED_REPLY : KIW_OWED_ESTABLISHED;
 }
 
 /**
@@ -379,7 +245,7 @@ static void ep_owe_end(struct kiw_ep *ep, int status)
 {
 	if (!ep->id || ep->final)
 		return;
-	if (ep->initiator && !ep->announced) {
+	if (ep->ops->initiates && !ep->announced) {
 		kiw_ep_fail(ep, status);
 		return;
 	}
@@ -401,12 +267,13 @@ static void ep_owe_end(struct kiw_ep *ep, int status)
 int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
 {
 	struct kiw_stream *s;
-	bool first = ep->initiator || (!terms->p2p && READ_ONCE(responder_first));
+	bool first = ep->ops->initiates || (!terms->p2p && kiw_responder_sends_first());
+	unsigned int secs = kiw_keepalive_secs();
 
 	kiw_ep_unhook(ep);
-	if (READ_ONCE(keepalive))
-		kiw_sock_keepalive(ep->sock, READ_ONCE(keepalive));
-	s = kiw_stream_start(ep->qp, ep, ep->sock, terms, first);
+	if (secs)
+		kiw_sock_keepalive(ep->sock, secs);
+	s = kiw_stream_start(ep->qp, &ep->inbox, ep->sock, terms, first);
 	if (IS_ERR(s))
 		return PTR_ERR(s);
 	ep->stream = s;
@@ -445,13 +312,13 @@ static bool ep_stalled(struct kiw_ep *ep, unsigned long events)
 
 static void ep_run_open(struct kiw_ep *ep, unsigned long events)
 {
-	if (ep->state == KIW_ST_RTR_WAIT && (events & KIW_EP_ESTABLISHED))
+	if (ep->state == KIW_ST_RTR_WAIT && (events & KIW_INBOX_ESTABLISHED))
 		kiw_ep_established(ep);
-	if (events & KIW_EP_ENDED) {
+	if (events & KIW_INBOX_ENDED) {
 		kiw_ep_end(ep, 0, KIW_END_DONE);
 		return;
 	}
-	if ((events & KIW_EP_CLOSING) && ep->state != KIW_ST_CLOSING)
+	if ((events & KIW_INBOX_CLOSING) && ep->state != KIW_ST_CLOSING)
 		kiw_ep_closing(ep);
 	if (ep->state == KIW_ST_CLOSING) {
 		if (ep_stalled(ep, events))
@@ -511,7 +378,7 @@ static void ep_run_linger(struct kiw_ep *ep, unsigned long events)
 	else if (ep_stalled(ep, events))
 		ep_close(ep, KIW_END_RESET);
 	else if (!dropped)
-		kiw_ep_notify(ep, KIW_EP_SOCKET);
+		kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 }
 
 /* Return: false when the socket has to be closed right now. */
@@ -538,7 +405,6 @@ static bool ep_linger(struct kiw_ep *ep)
  */
 void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how)
 {
-	bool listening = ep->state == KIW_ST_LISTEN;
 	bool linger = false;
 
 	lockdep_assert_held(&ep->mutex);
@@ -550,10 +416,8 @@ void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how)
 	if (!linger)
 		ep_close(ep, how);
 	kiw_ep_drop_qp(ep);
-	kiw_request_forget(ep);
-	kiw_listener_leave(ep);
-	if (listening)
-		kiw_listener_stop(ep);
+	if (ep->ops->leave)
+		ep->ops->leave(ep);
 	ep_owe_end(ep, status);
 }
 
@@ -563,24 +427,13 @@ static void ep_run(struct kiw_ep *ep, unsigned long events)
 {
 	if (ep->state == KIW_ST_DEAD)
 		return;
-	if ((events & KIW_EP_ABORTED) && ep->state != KIW_ST_LINGER) {
+	if ((events & KIW_INBOX_ABORTED) && ep->state != KIW_ST_LINGER) {
 		kiw_ep_end(ep, -ECONNABORTED, ep->stream ? KIW_END_FIN : KIW_END_RESET);
 		return;
 	}
 
 	switch (ep->state) {
-	case KIW_ST_LISTEN:
-		kiw_listener_run(ep, events);
-		break;
-	case KIW_ST_CONNECTING:
-	case KIW_ST_REPLY_WAIT:
-		kiw_initiator_run(ep, events);
-		break;
-	case KIW_ST_REQUEST_WAIT:
-	case KIW_ST_REQUEST_READY:
-	case KIW_ST_REQUESTED:
-	case KIW_ST_REPLY_SEND:
-		kiw_responder_run(ep, events);
+	case KIW_ST_NEW:
 		break;
 	case KIW_ST_RTR_WAIT:
 	case KIW_ST_OPEN:
@@ -590,7 +443,8 @@ static void ep_run(struct kiw_ep *ep, unsigned long events)
 	case KIW_ST_LINGER:
 		ep_run_linger(ep, events);
 		break;
-	default:
+	default:	/* before full operation */
+		ep->ops->run(ep, events);
 		break;
 	}
 }
@@ -609,11 +463,11 @@ static void ep_retire(struct kiw_ep *ep)
 
 static void ep_work(struct work_struct *work)
 {
-	struct kiw_ep *ep = container_of(work, struct kiw_ep, work);
+	struct kiw_ep *ep = container_of(work, struct kiw_ep, inbox.work);
 
 	mutex_lock(&ep->mutex);
 	ep->retry = false;
-	ep_run(ep, atomic_long_xchg(&ep->events, 0));
+	ep_run(ep, kiw_inbox_take(&ep->inbox));
 	ep_report(ep);
 	if (ep->retry && ep->timed && time_before(ep->deadline, ep->again))
 		mod_timer(&ep->timer, ep->deadline);
@@ -631,32 +485,32 @@ static void ep_work(struct work_struct *work)
  * kiw_ep_create() - make an endpoint in state NEW
  * @dev: device
  * @size: of the structure, which begins with a struct kiw_ep
- * @startup: whether it needs a struct kiw_startup
+ * @ops: its role
  *
- * It is on the device's list, so that kiw_cm_abort_device() can end it from now on. Whoever made
- * it calls kiw_ep_end() to be rid of it, and then has the work run.
+ * It is on the device's list, so that kiw_cm_abort_device() can end it from now on. The caller is
+ * rid of it by kiw_ep_end(), and then has the work run.
  *
  * Return: the endpoint with a reference for the caller, -ENOMEM, or -ENODEV when the device goes.
  */
-struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size, bool startup)
+struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size, const struct kiw_ep_ops *ops)
 {
 	struct kiw_ep *ep = kzalloc(size, GFP_KERNEL);
 	bool closed;
 
 	if (!ep)
 		return ERR_PTR(-ENOMEM);
-	if (startup) {
+	if (!ops->listens) {
 		ep->su = kzalloc(sizeof(*ep->su), GFP_KERNEL);
 		if (!ep->su) {
 			kfree(ep);
 			return ERR_PTR(-ENOMEM);
 		}
 	}
-	kref_init(&ep->ref);
+	kiw_inbox_init(&ep->inbox, ep_work, ep_release);
 	kiw_ep_get(ep);
+	ep->ops = ops;
 	ep->dev = dev;
 	mutex_init(&ep->mutex);
-	INIT_WORK(&ep->work, ep_work);
 	timer_setup(&ep->timer, ep_timer, 0);
 	INIT_LIST_HEAD(&ep->wait_link);
 
@@ -690,34 +544,24 @@ void kiw_cm_abort_device(struct kiw_device *dev)
 
 	spin_lock_bh(&dev->ep_lock);
 	list_for_each_entry(ep, &dev->eps, dev_link)
-		kiw_ep_abort(ep);
+		kiw_inbox_post(&ep->inbox, KIW_INBOX_ABORTED);
 	list_splice_init(&dev->eps, &aborted);
 	while (!list_empty(&aborted)) {
 		ep = list_first_entry(&aborted, struct kiw_ep, dev_link);
 		list_move_tail(&ep->dev_link, &dev->eps);
 		kiw_ep_get(ep);
 		spin_unlock_bh(&dev->ep_lock);
-		flush_work(&ep->work);
+		flush_work(&ep->inbox.work);
 		kiw_ep_put(ep);
 		spin_lock_bh(&dev->ep_lock);
 	}
 	spin_unlock_bh(&dev->ep_lock);
 }
 
-/** kiw_cm_init() - prepare the connection manager, before there is a device */
-int kiw_cm_init(void)
-{
-	/*
-	 * A work may have to wait for a lock that some process has: no other waits for that work.
-	 */
-	cm_wq = alloc_workqueue("kiwarp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, WQ_MAX_ACTIVE);
-	return cm_wq ? 0 : -ENOMEM;
-}
-
-/** kiw_cm_exit() - undo kiw_cm_init(), when all devices are gone */
+/** kiw_cm_exit() - wait for what is still under way, when all devices are gone */
 void kiw_cm_exit(void)
 {
-	destroy_workqueue(cm_wq);
+	kiw_inbox_stop();
 	/* TCP may have been making a connection for a listener, and run our callback for it. */
 	synchronize_net();
 }

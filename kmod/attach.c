@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The beginning and the end of a stream.
+ *
+ * How it ends, in two steps. Unreachable: kiw_stream_stop() takes QP mutex and socket lock, gives
+ * the callbacks back and clears sk_user_data, so that no callback finds the stream; it clears
+ * qp->stream, so that no doorbell does; and it clears s->inbox, so that the endpoint isn't told of
+ * anything. Then it waits for the work, which is the only one left that had been told before.
+ * Released: what remains are references that a doorbell took a moment ago; each of them finds s->qp
+ * cleared under the socket lock and lets go. The last one frees the memory; the socket's memory is
+ * held by sock_hold() until then.
+ */
+#include "attach.h"
+
+#include <net/tcp.h>
+
+#include "compat.h"
+#include "pump.h"
+
+/* A stream takes at least so many bytes of the peer's before it has to be read: one FPDU. */
+#define ATTACH_WINDOW (2 * 65536)
+
+bool kiw_sock_taken(const struct sock *sk)
+{
+	return rcu_access_pointer(__sk_user_data(sk)) ||
+	       READ_ONCE(sk->sk_prot) != sk->sk_prot_creator;
+}
+
+static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
+				       const struct kiw_mpa_result *neg, bool first)
+{
+	u32 sges = qp->sq.max_sge + qp->rq.max_sge;
+	size_t need = max(offsetof(struct kiw_stream, sge[sges]), sizeof(struct kiw_stream));
+	/* What it is rounded up to is of use. */
+	size_t size = kmalloc_size_roundup(need);
+	struct kiw_stream *s = kzalloc(size, GFP_KERNEL_ACCOUNT);
+
+	if (!s)
+		return NULL;
+	s->tx.req.sge = s->sge;
+	s->recv.sge = s->sge + qp->sq.max_sge;
+	if (kiw_reads_init(&s->tx.reads_out, &s->tx.reads_in, neg->ord, neg->ird, qp->sq.max_sge,
+			   (void *)s + need, size - need)) {
+		kfree(s);
+		return NULL;
+	}
+	kref_init(&s->ref);
+	s->sk = sock->sk;
+	sock_hold(s->sk);
+	s->dev = qp->dev;
+	s->neg = *neg;
+	s->async = IB_EVENT_QP_FATAL;
+	INIT_DELAYED_WORK(&s->work, kiw_pump_work);
+	s->tx.msn_send = KIW_MSN_FIRST;
+	s->tx.msn_read = KIW_MSN_FIRST;
+	s->tx.gate = first;
+	if (first && neg->p2p)
+		s->tx.rtr = neg->rtr;
+	return s;
+}
+
+/*
+ * With a CRC in use an FPDU waits in the socket until it is whole. The longest one has to find room
+ * there, also where TCP's own limits are lower.
+ */
+static void attach_window(struct kiw_stream *s, struct socket *sock)
+{
+	struct sock *sk = s->sk;
+	int space = tcp_space_from_win(sk, ATTACH_WINDOW);
+
+	if (sock->ops->set_rcvlowat)
+		sock->ops->set_rcvlowat(sk, ATTACH_WINDOW);
+	if (!s->neg.crc || READ_ONCE(sk->sk_rcvbuf) >= space)
+		return;
+	sk->sk_userlocks |= SOCK_RCVBUF_LOCK;
+	WRITE_ONCE(sk->sk_rcvbuf, space);
+	WRITE_ONCE(tcp_sk(sk)->window_clamp, ATTACH_WINDOW);
+}
+
+struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, struct socket *sock,
+				    const struct kiw_mpa_result *neg, bool first)
+{
+	struct kiw_stream *s = attach_alloc(qp, sock, neg, first);
+	struct kiw_qp_step step;
+	struct sock *sk;
+
+	if (!s)
+		return ERR_PTR(-ENOMEM);
+	sk = s->sk;
+	mutex_lock(&qp->mutex);
+	step = kiw_qp_next(qp->state, KIW_EV_CONNECTED);
+	if (!step.valid || qp->dying) {
+		mutex_unlock(&qp->mutex);
+		kiw_stream_put(s);
+		return ERR_PTR(-EISCONN);
+	}
+	kiw_pump_lock(s);
+	if (kiw_sock_taken(sk)) {
+		kiw_pump_unlock(s);
+		mutex_unlock(&qp->mutex);
+		kiw_stream_put(s);
+		return ERR_PTR(-EBUSY);
+	}
+	kiw_rx_init(s);
+	/* The turn began before octets were counted. */
+	s->turn = kiw_stream_received(s);
+	/* Out-of-band octets are octets like all others. */
+	sock_set_flag(sk, SOCK_URGINLINE);
+	kiw_no_task_frag(sk);
+	attach_window(s, sock);
+
+	WRITE_ONCE(qp->state, step.next);
+	qp->closed = false;
+	qp->ird = neg->ird;
+	qp->ord = neg->ord;
+	s->tx.sent_index = qp->sq.next;
+	s->tx.batch_index = qp->sq.next;
+	s->qp = qp;
+	s->inbox = inbox;
+	kiw_inbox_get(inbox);
+	kref_get(&s->ref);
+	rcu_assign_pointer(qp->stream, s);
+	kiw_pump_hook(s);
+	/* What came in before the callbacks were ours. */
+	kiw_pump_start(s);
+	kiw_pump_unlock(s);
+	mutex_unlock(&qp->mutex);
+	return s;
+}
+
+/* The QP leaves the stream: bring it to the state that it keeps. */
+static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool orderly)
+{
+	if (!orderly || qp->state == KIW_QP_TERMINATE)
+		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+	else
+		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
+	kiw_pump_act(s);
+	s->todo = 0;
+	if (qp->state == KIW_QP_IDLE) {
+		kiw_qp_open_rings(qp);
+		qp->closed = true;
+	}
+	rcu_assign_pointer(qp->stream, NULL);
+	s->qp = NULL;
+}
+
+void kiw_stream_stop(struct kiw_stream *s, bool orderly)
+{
+	struct kiw_inbox *inbox = NULL;
+	struct kiw_qp *qp;
+
+	kiw_pump_own(s);
+	qp = s->qp;
+	if (qp)
+		kiw_qp_get(qp);
+	release_sock(s->sk);
+	if (!qp)
+		return;
+
+	mutex_lock(&qp->mutex);
+	kiw_pump_own(s);
+	if (s->qp) {
+		kiw_rx_done(s);
+		kiw_pump_unhook(s);
+		attach_detach_qp(s, qp, orderly);
+		inbox = s->inbox;
+		s->inbox = NULL;
+	}
+	release_sock(s->sk);
+	mutex_unlock(&qp->mutex);
+	kiw_qp_put(qp);
+
+	if (cancel_delayed_work_sync(&s->work))
+		kiw_stream_put(s);
+	if (inbox) {
+		kiw_inbox_put(inbox);
+		kiw_stream_put(s);	/* the QP's */
+	}
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "inbox.h"
+
+static struct workqueue_struct *inbox_wq;
+
+void kiw_inbox_init(struct kiw_inbox *inbox, work_func_t work,
+		    void (*release)(struct kiw_inbox *inbox))
+{
+	refcount_set(&inbox->ref, 1);
+	inbox->release = release;
+	INIT_WORK(&inbox->work, work);
+}
+
+void kiw_inbox_post(struct kiw_inbox *inbox, unsigned long events)
+{
+	atomic_long_or(events, &inbox->events);
+	kiw_inbox_get(inbox);
+	/* If it is queued already it will see the events, and has its reference. */
+	if (!queue_work(inbox_wq, &inbox->work))
+		kiw_inbox_put(inbox);
+}
+
+int kiw_inbox_start(void)
+{
+	/* A work may have to wait for a lock that some process has: no other waits for that work. */
+	inbox_wq = alloc_workqueue("kiwarp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, WQ_MAX_ACTIVE);
+	return inbox_wq ? 0 : -ENOMEM;
+}
+
+void kiw_inbox_stop(void)
+{
+	destroy_workqueue(inbox_wq);
+}

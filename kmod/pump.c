@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The pump of a stream: who runs it, and when.
+ *
+ * Callbacks run with the socket lock held, in softirq or, from the backlog, in the thread that owns
+ * the socket. They receive and place. What has to be sent, flushed or closed because of it is put
+ * into s->todo, or is visible in the queues; the owner does it before it lets go of the lock, or
+ * else the stream's work.
+ */
+#include "pump.h"
+
+#include <net/tcp.h>
+
+#include "stream.h"
+
+/* Rounds that an owner makes before it leaves the rest to the work, and batches in each */
+#define PUMP_ROUNDS 8
+#define PUMP_BATCHES 32
+/* Bytes that an owner places before it leaves the rest to others */
+#define PUMP_TURN (4U << 20)
+/* Batches that are sent from a callback, before the work has to go on with it */
+#define PUMP_CALLBACK_BATCHES 4
+/* Attempts to give TCP what is left of a batch when a stream breaks off: each takes a part of it */
+#define PUMP_BREAK_ROUNDS 16
+
+/* --- receiving ----------------------------------------------------------------------------- */
+
+static bool pump_unfinished(const struct kiw_stream *s)
+{
+	return !s->rx.between || kiw_tx_unfinished(s);
+}
+
+/*
+ * While TCP works on the backlog, it takes all of that for memory in use, even what it has handled.
+ * The room that it announces then is little, and if what lies in the queue is released too early,
+ * nothing makes it announce more: the peer would probe for it, a fifth of a second later.
+ */
+static bool pump_window_is_small(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return 2 * tcp_receive_window(tp) <= READ_ONCE(tp->window_clamp);
+}
+
+/*
+ * Take what TCP has for us, in the midst of its @backlog or not. Did the connection break, or did
+ * the peer close it, behind that?
+ */
+static void pump_receive(struct kiw_stream *s, bool backlog)
+{
+	struct sock *sk = s->sk;
+
+	s->rx_more = false;
+	kiw_rx_pump(s);
+	if (backlog && s->rx.taken && pump_window_is_small(sk)) {
+		s->rx_more = true;
+		kiw_stream_kick(s);
+	} else {
+		kiw_rx_done(s);
+	}
+	if (sk->sk_err) {
+		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, KIW_EV_LLP_LOST);
+	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more) {
+		bool running = s->qp->state == KIW_QP_RTS;
+		bool busy;
+
+		s->fin_received = true;
+		if (running)
+			kiw_sq_rest(&s->qp->sq);
+		busy = pump_unfinished(s);
+		if (running && busy)
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, busy ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
+	} else {
+		return;
+	}
+	kiw_stream_kick(s);
+}
+
+/* --- what is due, in process context ------------------------------------------------------- */
+
+static void pump_raise_async(struct kiw_stream *s)
+{
+	struct ib_qp *ibqp = &s->qp->ibqp;
+	struct ib_event event = {
+		.device = ibqp->device,
+		.element.qp = ibqp,
+		.event = s->async,
+	};
+
+	if (ibqp->event_handler)
+		ibqp->event_handler(&event, ibqp->qp_context);
+}
+
+/* Has either side closed its direction, with nothing left to send? */
+static void pump_check_closed(struct kiw_stream *s)
+{
+	if (s->fin_sent && s->fin_received &&
+	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE))
+		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
+}
+
+static void pump_send_fin(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+
+	s->fin_sent = true;
+	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | SEND_SHUTDOWN);
+	sk->sk_prot->shutdown(sk, SEND_SHUTDOWN);
+	if (s->inbox)
+		kiw_inbox_post(s->inbox, KIW_INBOX_CLOSING);
+}
+
+/* Hand TCP what is left of the batch, and the Terminate, even if its send buffer is full. */
+static void pump_push_all(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+	int rounds = PUMP_BREAK_ROUNDS;
+
+	/* Short of memory, TCP lowers the limit again; then it takes a segment in each round. */
+	do {
+		WRITE_ONCE(sk->sk_sndbuf, INT_MAX);
+		WRITE_ONCE(tcp_sk(sk)->notsent_lowat, U32_MAX);
+		kiw_tx_run(s, 1);
+	} while (kiw_tx_pending(s) && --rounds);
+}
+
+/*
+ * The connection is broken off from this side, which the peer learns by a FIN: TCP then delivers
+ * what it has, and that is all that was reported as sent. What is in the batch goes there, too, so
+ * that the FIN isn't in the middle of an FPDU; and where anything is left undone, a Terminate
+ * behind it, so that this doesn't look like an orderly end. The endpoint resets what gets no FIN: a
+ * responder has sent nothing before its peer began, and for the batch there may be no memory.
+ */
+static void pump_break(struct kiw_stream *s)
+{
+	bool tell = s->todo & KIW_ACT_SEND_TERM;
+
+	s->todo &= ~(KIW_ACT_ABORT | KIW_ACT_SEND_TERM | KIW_ACT_SEND_FIN);
+	if (s->fin_sent || !s->tx.gate ||
+	    !((1 << s->sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT)))
+		return;
+	pump_push_all(s);
+	if (tell && !kiw_tx_pending(s) && kiw_tx_unfinished(s)) {
+		s->tx.term_len = kiw_term_build(s->tx.term, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+		pump_push_all(s);
+	}
+	if (!kiw_tx_pending(s))
+		pump_send_fin(s);
+}
+
+void kiw_pump_act(struct kiw_stream *s)
+{
+	kiw_stream_assert_held(s);
+	if ((s->todo & KIW_ACT_SEND_FIN) && !kiw_tx_pending(s)) {
+		s->todo &= ~KIW_ACT_SEND_FIN;
+		pump_send_fin(s);
+		pump_check_closed(s);
+	}
+	if (s->todo & KIW_ACT_ABORT)
+		pump_break(s);
+	if (s->todo & KIW_ACT_FLUSH_SQ)
+		kiw_sq_flush(s->qp);
+	if (s->todo & KIW_ACT_FLUSH_RQ)
+		kiw_rq_flush(s->qp, &s->recv);
+	if (s->todo & KIW_ACT_ASYNC)
+		pump_raise_async(s);
+	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC);
+}
+
+/* One round of all that is due. Return: whether there is more. */
+static bool pump_round(struct kiw_stream *s, int batches)
+{
+	bool more = false;
+
+	s->due = false;
+	if (s->rx_more)
+		pump_receive(s, false);
+	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
+		more = kiw_tx_run(s, batches);
+	pump_check_closed(s);
+	kiw_pump_act(s);
+	return more || s->rx_more;
+}
+
+void kiw_pump_own(struct kiw_stream *s)
+{
+	atomic_inc(&s->waiting);
+	lock_sock(s->sk);
+	atomic_dec(&s->waiting);
+	/* What somebody left to us, because we were waiting, is seen from here on. */
+	smp_mb__after_atomic();
+}
+
+void kiw_pump_lock(struct kiw_stream *s)
+{
+	kiw_pump_own(s);
+	s->busy = true;
+	s->turn = kiw_stream_received(s);
+}
+
+void kiw_pump_lock_to_send(struct kiw_stream *s)
+{
+	kiw_fetch_to_write(s->sk, sizeof(struct tcp_sock));
+	kiw_pump_lock(s);
+}
+
+/* The socket lock is not fair. A loop that retakes it must yield to waiters, or they starve. */
+static bool pump_wanted(const struct kiw_stream *s)
+{
+	return atomic_read(&s->waiting) > 0;
+}
+
+/*
+ * The owner places the backlog, which may grow as fast as it is placed: after a turn, or when
+ * others want the lock, the rest stays with TCP, and TCP's window then ends it.
+ */
+static bool pump_turn_over(const struct kiw_stream *s)
+{
+	return pump_wanted(s) || kiw_stream_received(s) - s->turn >= PUMP_TURN;
+}
+
+/*
+ * Packets that came in meanwhile wait in the backlog; their callbacks may ask for another round,
+ * and don't queue the work because s->busy is set.
+ */
+bool kiw_pump_settle(struct kiw_stream *s)
+{
+	int rounds = PUMP_ROUNDS;
+	bool more = false;
+
+	while (s->qp) {
+		more = pump_round(s, PUMP_BATCHES);
+		if (pump_turn_over(s))
+			rounds = 1;
+		if (!--rounds || (!sk_flush_backlog(s->sk) && !more))
+			break;
+	}
+	return s->qp && (more || !rounds);
+}
+
+void kiw_pump_unlock(struct kiw_stream *s)
+{
+	bool more = kiw_pump_settle(s);
+
+	s->busy = false;
+	if (s->qp && more)
+		kiw_stream_queue(s, s->tx.starved);
+	release_sock(s->sk);
+}
+
+/* Does a thread have the socket, which may itself wait for a CPU? */
+static bool pump_owned(const struct kiw_stream *s)
+{
+	bool owned;
+
+	local_bh_disable();
+	bh_lock_sock(s->sk);
+	owned = sock_owned_by_user(s->sk);
+	bh_unlock_sock(s->sk);
+	local_bh_enable();
+	return owned;
+}
+
+/*
+ * Works of all users share a pool of threads: none of them sleeps until one user's thread lets go.
+ */
+void kiw_pump_work(struct work_struct *work)
+{
+	struct kiw_stream *s = container_of(to_delayed_work(work), struct kiw_stream, work);
+
+	if (pump_owned(s)) {
+		kiw_stream_queue(s, 1);
+	} else if (!pump_wanted(s)) {
+		kiw_pump_lock(s);
+		kiw_pump_unlock(s);
+	}
+	kiw_stream_put(s);
+}
+
+/* --- callbacks ----------------------------------------------------------------------------- */
+
+/* The socket lock is held; sk_callback_lock isn't needed, since only its holder changes this. */
+static struct kiw_stream *pump_stream_of(struct sock *sk)
+{
+	return rcu_dereference_sk_user_data(sk);
+}
+
+/*
+ * In softirq the socket has no owner who could be in the middle of sending, so a response, or what
+ * waited for one or for room, goes out at once. All else is left to the work; and from the backlog,
+ * everything is left to the owner.
+ */
+static bool pump_callback_begin(struct kiw_stream *s)
+{
+	if (s->busy || sock_owned_by_user(s->sk))
+		return false;
+	s->busy = true;
+	s->sk->sk_allocation = GFP_ATOMIC | __GFP_NOWARN;
+	return true;
+}
+
+static void pump_callback_end(struct kiw_stream *s)
+{
+	bool due = s->due;
+
+	s->due = false;
+	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS) {
+		due = kiw_tx_run(s, PUMP_CALLBACK_BATCHES);
+		/* The next ACK may come before the work finds a processor. */
+		if (due)
+			set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
+	}
+	due |= s->due;
+	s->sk->sk_allocation = GFP_KERNEL;
+	s->busy = false;
+	if (due)
+		kiw_stream_queue(s, 0);
+}
+
+static void pump_data_ready(struct sock *sk)
+{
+	struct kiw_stream *s;
+
+	rcu_read_lock();
+	s = pump_stream_of(sk);
+	if (s && pump_callback_begin(s)) {
+		pump_receive(s, false);
+		pump_callback_end(s);
+	} else if (s && pump_turn_over(s)) {
+		s->rx_more = true;
+		kiw_stream_kick(s);
+	} else if (s) {
+		pump_receive(s, true);
+	}
+	rcu_read_unlock();
+}
+
+static void pump_write_space(struct sock *sk)
+{
+	struct kiw_stream *s;
+	bool ours;
+
+	rcu_read_lock();
+	s = pump_stream_of(sk);
+	if (s && sk_stream_is_writeable(sk)) {
+		clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+		ours = pump_callback_begin(s);
+		kiw_stream_kick(s);
+		if (ours)
+			pump_callback_end(s);
+	}
+	rcu_read_unlock();
+}
+
+void kiw_pump_start(struct kiw_stream *s)
+{
+	pump_receive(s, false);
+}
+
+void kiw_pump_hook(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+
+	write_lock_bh(&sk->sk_callback_lock);
+	s->saved_data_ready = sk->sk_data_ready;
+	s->saved_state_change = sk->sk_state_change;
+	s->saved_write_space = sk->sk_write_space;
+	rcu_assign_sk_user_data(sk, s);
+	sk->sk_data_ready = pump_data_ready;
+	sk->sk_state_change = pump_data_ready;
+	sk->sk_write_space = pump_write_space;
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+void kiw_pump_unhook(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+
+	write_lock_bh(&sk->sk_callback_lock);
+	rcu_assign_sk_user_data(sk, NULL);
+	sk->sk_data_ready = s->saved_data_ready;
+	sk->sk_state_change = s->saved_state_change;
+	sk->sk_write_space = s->saved_write_space;
+	write_unlock_bh(&sk->sk_callback_lock);
+}
