@@ -113,30 +113,26 @@ int kiw_fpdu_end(struct kiw_builder *f)
 }
 
 int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
-			enum kiw_mr_fault *fault)
+			enum kiw_region_fault *fault)
 {
-	struct kiw_mr *mr;
+	struct kiw_region_use use;
 	u32 part, chunk;
 	void *to, *from;
-	int idx;
 
 	while (n) {
 		to = fpdu_room(f, 1, n, &part);
 		if (!to)
 			return -ENOMEM;
-		idx = kiw_mr_lock();
-		*fault = kiw_mr_find(f->qp->dev, f->qp->ibqp.pd, stag, access, addr, part, &mr);
-		if (*fault) {
-			kiw_mr_unlock(idx);
+		*fault = kiw_region_begin(f->qp, stag, access, addr, part, &use);
+		if (*fault)
 			return -EFAULT;
-		}
 		for (u32 done = 0; done < part; done += chunk) {
 			chunk = part - done;
-			from = kiw_mr_chunk(mr, addr + done, &chunk);
+			from = kiw_region_chunk(use.region, addr + done, &chunk);
 			fpdu_copy(f, to + done, from, chunk);
 			kunmap_local(from);
 		}
-		kiw_mr_unlock(idx);
+		kiw_region_end(&use);
 		kiw_batch_grow(f->batch, part);
 		addr += part;
 		n -= part;

@@ -7,7 +7,7 @@
 #define KIWARP_BUILDER_H
 
 #include "batch.h"
-#include "mr.h"
+#include "region.h"
 #include "proto/fpdu.h"
 
 struct kiw_qp;
@@ -64,7 +64,7 @@ int kiw_fpdu_put(struct kiw_builder *f, const void *p, u32 n);
  * Return: 0, -ENOMEM or -EFAULT.
  */
 int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
-			enum kiw_mr_fault *fault);
+			enum kiw_region_fault *fault);
 
 /** kiw_fpdu_end() - append PAD and CRC: the FPDU is part of the batch */
 int kiw_fpdu_end(struct kiw_builder *f);

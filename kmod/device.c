@@ -338,9 +338,9 @@ static void kiw_dealloc_driver(struct ib_device *ibdev)
 		wait_for_completion(&dev->ep_none);
 
 	WARN_ON_ONCE(!xa_empty(&dev->qps));
-	WARN_ON_ONCE(!xa_empty(&dev->mrs));
+	WARN_ON_ONCE(!xa_empty(&dev->regions));
 	xa_destroy(&dev->qps);
-	xa_destroy(&dev->mrs);
+	xa_destroy(&dev->regions);
 	kiw_netdev_detach(dev);
 	kiw_stats_exit(&dev->stats);
 
@@ -443,7 +443,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 
 	INIT_LIST_HEAD(&dev->link);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
-	xa_init_flags(&dev->mrs, XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->regions, XA_FLAGS_ACCOUNT);
 	spin_lock_init(&dev->ep_lock);
 	INIT_LIST_HEAD(&dev->eps);
 	refcount_set(&dev->ep_count, 1);

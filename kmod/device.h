@@ -49,7 +49,7 @@ extern const char kiw_version[];
  * @fallback_mac: made-up address, used where the interface has none
  * @qps: QP number to &struct kiw_qp; readers use RCU
  * @next_qpn: where the search for a free number starts; protected by the lock of @qps
- * @mrs: STag index (upper 24 bits) to &struct kiw_mr; readers as in mr.h
+ * @regions: STag index (upper 24 bits) to &struct kiw_region, see region.h
  * @ep_lock: protects @eps and @ep_closed; innermost, taken with bottom halves off
  * @eps: all endpoints of the connection manager, listening ones included
  * @ep_closed: the device goes, no endpoint may be made, unless it comes back elsewhere
@@ -78,7 +78,7 @@ struct kiw_device {
 
 	struct xarray		qps;
 	u32			next_qpn;
-	struct xarray		mrs;
+	struct xarray		regions;
 
 	spinlock_t		ep_lock;
 	struct list_head	eps;

@@ -4,7 +4,6 @@
 #include <net/tcp.h>
 
 #include "builder.h"
-#include "rdmap.h"
 #include "stream.h"
 
 /* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read */
@@ -102,7 +101,7 @@ static int message_read(struct kiw_stream *s, const struct kiw_send_op *op)
 
 /* Append @n bytes of the request under way, from @off. */
 static int message_put_payload(struct kiw_builder *f, const struct kiw_send_req *req, u32 off,
-			       u32 n, enum kiw_mr_fault *fault)
+			       u32 n, enum kiw_region_fault *fault)
 {
 	const struct kiw_sge *sge = req->sge;
 	u32 part;
@@ -132,7 +131,7 @@ static int message_put_payload(struct kiw_builder *f, const struct kiw_send_req 
 static int message_segment(struct kiw_stream *s, const void *hdr, u32 hdr_len, u32 n)
 {
 	struct kiw_tx *tx = &s->tx;
-	enum kiw_mr_fault fault;
+	enum kiw_region_fault fault;
 	struct kiw_builder f;
 	int ret;
 
@@ -206,7 +205,7 @@ int kiw_message_request(struct kiw_stream *s)
 
 /* A region that the peer reads from is gone or never was its to read. */
 static void message_response_failed(struct kiw_stream *s, const struct kiw_rreq *read,
-				    enum kiw_mr_fault fault)
+				    enum kiw_region_fault fault)
 {
 	struct kiw_rreq rr = *read;
 	u8 ulpdu[KIW_RREQ_LEN];
@@ -214,7 +213,7 @@ static void message_response_failed(struct kiw_stream *s, const struct kiw_rreq 
 	kiw_rreq_advance(&rr, s->tx.off);
 	kiw_build_rreq(ulpdu, kiw_read_in_msn(&s->tx.reads_in), &rr);
 	s->tx.message = KIW_MESSAGE_NONE;
-	kiw_stream_fail(s, kiw_rdmap_fault(fault), ulpdu, sizeof(ulpdu), sizeof(ulpdu));
+	kiw_stream_fail(s, kiw_region_rdmap_error(fault), ulpdu, sizeof(ulpdu), sizeof(ulpdu));
 }
 
 int kiw_message_response(struct kiw_stream *s)
@@ -223,7 +222,7 @@ int kiw_message_response(struct kiw_stream *s)
 	const struct kiw_rreq *read = kiw_read_in_oldest(&tx->reads_in);
 	u32 n = min(read->size - tx->off, message_max_payload(s, KIW_TAGGED_LEN));
 	bool last = tx->off + n == read->size;
-	enum kiw_mr_fault fault;
+	enum kiw_region_fault fault;
 	u8 hdr[KIW_TAGGED_LEN];
 	struct kiw_builder f;
 	int ret;

@@ -6,62 +6,25 @@
 #include "rdmap.h"
 
 #include "cursor.h"
+#include "region.h"
 #include "stream.h"
 #include "proto/tail.h"
 #include "proto/term.h"
 
-enum kiw_err kiw_rdmap_fault(enum kiw_mr_fault fault)
-{
-	switch (fault) {
-	case KIW_MR_OK:
-		return KIW_OK;
-	case KIW_MR_STAG:
-		return KIW_ERR_RDMAP_STAG;
-	case KIW_MR_PD:
-		return KIW_ERR_RDMAP_PD;
-	case KIW_MR_ACCESS:
-		return KIW_ERR_RDMAP_ACCESS;
-	case KIW_MR_BOUNDS:
-		return KIW_ERR_RDMAP_BOUNDS;
-	case KIW_MR_WRAP:
-		return KIW_ERR_RDMAP_WRAP;
-	}
-	return KIW_ERR_RDMAP_UNSPECIFIED;
-}
-
-/* A missing right has no code in DDP; RDMAP's is what most peers send. */
-static enum kiw_err ddp_fault(enum kiw_mr_fault fault)
-{
-	switch (fault) {
-	case KIW_MR_OK:
-		return KIW_OK;
-	case KIW_MR_STAG:
-		return KIW_ERR_DDP_STAG;
-	case KIW_MR_PD:
-		return KIW_ERR_DDP_PD;
-	case KIW_MR_ACCESS:
-		return KIW_ERR_RDMAP_ACCESS;
-	case KIW_MR_BOUNDS:
-		return KIW_ERR_DDP_BOUNDS;
-	case KIW_MR_WRAP:
-		return KIW_ERR_DDP_WRAP;
-	}
-	return KIW_ERR_DDP_CATASTROPHE;
-}
-
 /* What a peer may do to a region: the region's rights and the QP's both count. */
-static enum kiw_mr_fault remote_check(struct kiw_stream *s, u32 stag, int access, u64 addr, u32 n)
+static enum kiw_region_fault remote_check(struct kiw_stream *s, u32 stag, int access, u64 addr,
+					  u32 n)
 {
-	enum kiw_mr_fault fault;
-	struct kiw_mr *mr;
-	int idx;
+	enum kiw_region_fault fault;
+	struct kiw_region_use use;
 
-	idx = kiw_mr_lock();
-	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
-	kiw_mr_unlock(idx);
-	if (fault == KIW_MR_OK && (READ_ONCE(s->qp->access) & access) != access)
-		fault = KIW_MR_ACCESS;
-	return fault;
+	fault = kiw_region_begin(s->qp, stag, access, addr, n, &use);
+	if (fault)
+		return fault;
+	kiw_region_end(&use);
+	if ((READ_ONCE(s->qp->access) & access) != access)
+		return KIW_REGION_ACCESS;
+	return KIW_REGION_OK;
 }
 
 static enum kiw_err begin_write(struct kiw_stream *s)
@@ -70,7 +33,7 @@ static enum kiw_err begin_write(struct kiw_stream *s)
 
 	if (!seg->payload_len)
 		return KIW_OK;
-	return ddp_fault(remote_check(s, seg->stag, IB_ACCESS_REMOTE_WRITE, seg->to,
+	return kiw_region_ddp_error(remote_check(s, seg->stag, IB_ACCESS_REMOTE_WRITE, seg->to,
 				      seg->payload_len));
 }
 
@@ -142,7 +105,7 @@ static enum kiw_err begin_read_req(struct kiw_stream *s)
 		return KIW_ERR_DDP_MO;
 	if (!seg->rreq.size)
 		return KIW_OK;
-	return kiw_rdmap_fault(remote_check(s, seg->rreq.src_stag, IB_ACCESS_REMOTE_READ,
+	return kiw_region_rdmap_error(remote_check(s, seg->rreq.src_stag, IB_ACCESS_REMOTE_READ,
 					    seg->rreq.src_to, seg->rreq.size));
 }
 
@@ -168,14 +131,14 @@ enum kiw_err kiw_rdmap_begin(struct kiw_stream *s)
 }
 
 /* The queue's octets are mapped first, since mappings are given back in the reverse order. */
-static void place_body(struct kiw_cursor *cur, const struct kiw_mr *mr, u64 addr, u32 n)
+static void place_body(struct kiw_cursor *cur, const struct kiw_region *region, u64 addr, u32 n)
 {
 	u32 chunk;
 	void *to;
 
 	for (; n && kiw_cursor_fill(cur); n -= chunk, addr += chunk) {
 		chunk = min(n, cur->n);
-		to = kiw_mr_chunk(mr, addr, &chunk);
+		to = kiw_region_chunk(region, addr, &chunk);
 		memcpy(to, cur->p, chunk);
 		kunmap_local(to);
 		kiw_cursor_skip(cur, chunk);
@@ -183,35 +146,33 @@ static void place_body(struct kiw_cursor *cur, const struct kiw_mr *mr, u64 addr
 }
 
 /* Copy from the queue into a region, the last octets last. */
-static enum kiw_mr_fault place_region(struct kiw_stream *s, struct kiw_cursor *cur, u32 stag,
+static enum kiw_region_fault place_region(struct kiw_stream *s, struct kiw_cursor *cur, u32 stag,
 				      int access, u64 addr, u32 n)
 {
 	u8 last[KIW_TAIL_MAX];
-	enum kiw_mr_fault fault;
-	struct kiw_mr *mr;
+	enum kiw_region_fault fault;
+	struct kiw_region_use use;
 	u32 tail;
 	void *to;
-	int idx;
 
-	idx = kiw_mr_lock();
-	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, access, addr, n, &mr);
-	if (!fault) {
-		tail = kiw_tail_len(kiw_mr_offset(mr, addr) + n, n);
-		place_body(cur, mr, addr, n - tail);
-		kiw_cursor_copy(cur, last, tail);
-		to = kiw_mr_chunk(mr, addr + n - tail, &tail);
-		kiw_tail_store(to, last, tail);
-		kunmap_local(to);
-	}
-	kiw_mr_unlock(idx);
-	return fault;
+	fault = kiw_region_begin(s->qp, stag, access, addr, n, &use);
+	if (fault)
+		return fault;
+	tail = kiw_tail_len(kiw_region_offset(use.region, addr) + n, n);
+	place_body(cur, use.region, addr, n - tail);
+	kiw_cursor_copy(cur, last, tail);
+	to = kiw_region_chunk(use.region, addr + n - tail, &tail);
+	kiw_tail_store(to, last, tail);
+	kunmap_local(to);
+	kiw_region_end(&use);
+	return KIW_REGION_OK;
 }
 
 /* Copy from the queue into a list of local buffers, @off octets behind its start. */
-static enum kiw_mr_fault place_list(struct kiw_stream *s, struct kiw_cursor *cur,
+static enum kiw_region_fault place_list(struct kiw_stream *s, struct kiw_cursor *cur,
 				    const struct kiw_sge *sge, u32 off, u32 n)
 {
-	enum kiw_mr_fault fault;
+	enum kiw_region_fault fault;
 	u32 part;
 
 	for (; n; sge++) {
@@ -227,7 +188,7 @@ static enum kiw_mr_fault place_list(struct kiw_stream *s, struct kiw_cursor *cur
 		off = 0;
 		n -= part;
 	}
-	return KIW_MR_OK;
+	return KIW_REGION_OK;
 }
 
 static enum kiw_err place_read_resp(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n)
@@ -246,7 +207,7 @@ enum kiw_err kiw_rdmap_place(struct kiw_stream *s, struct kiw_cursor *cur, u32 d
 
 	switch (seg->op) {
 	case KIW_OP_WRITE:
-		return ddp_fault(place_region(s, cur, seg->stag, IB_ACCESS_REMOTE_WRITE,
+		return kiw_region_ddp_error(place_region(s, cur, seg->stag, IB_ACCESS_REMOTE_WRITE,
 					      seg->to + done, n));
 	case KIW_OP_READ_RESP:
 		return place_read_resp(s, cur, done, n);
@@ -281,17 +242,16 @@ static enum kiw_err end_read_resp(struct kiw_stream *s)
 	return KIW_OK;
 }
 
-/* Regions of processes can't be invalidated by a peer; they are all there are so far. */
 static enum kiw_err invalidate(struct kiw_stream *s, u32 stag)
 {
-	enum kiw_mr_fault fault;
-	struct kiw_mr *mr;
-	int idx;
-
-	idx = kiw_mr_lock();
-	fault = kiw_mr_find(s->dev, s->qp->ibqp.pd, stag, 0, 0, 0, &mr);
-	kiw_mr_unlock(idx);
-	return fault == KIW_MR_PD ? KIW_ERR_RDMAP_INVAL : KIW_ERR_RDMAP_CANT_INVAL;
+	switch (kiw_region_invalidate(s->qp, stag)) {
+	case KIW_REGION_OK:
+		return KIW_OK;
+	case KIW_REGION_PD:
+		return KIW_ERR_RDMAP_INVAL;
+	default:
+		return KIW_ERR_RDMAP_CANT_INVAL;
+	}
 }
 
 static enum kiw_err end_send(struct kiw_stream *s)

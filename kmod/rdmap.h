@@ -3,7 +3,6 @@
 #ifndef KIWARP_RDMAP_H
 #define KIWARP_RDMAP_H
 
-#include "mr.h"
 #include "proto/verdict.h"
 
 struct kiw_cursor;
@@ -42,8 +41,5 @@ enum kiw_err kiw_rdmap_place(struct kiw_stream *s, struct kiw_cursor *cur, u32 d
  * Return: KIW_OK, or what to tell the peer.
  */
 enum kiw_err kiw_rdmap_end(struct kiw_stream *s);
-
-/** kiw_rdmap_fault() - how a peer is told that it may not read a region */
-enum kiw_err kiw_rdmap_fault(enum kiw_mr_fault fault);
 
 #endif /* KIWARP_RDMAP_H */

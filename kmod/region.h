@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Regions: what an STag leads to, and how long. The table has every region of a device; mr.c makes
+ * those of processes.
+ *
+ * A use of a region is a look-up with all checks, copies, and the end of the use. It takes no
+ * reference and leaves no pointer behind. How a region goes depends on its kind:
+ *
+ *   %KIW_REGION_USER	is good from kiw_region_add() to kiw_region_remove(), which waits until all
+ *			uses have ended. Uses take no lock.
+ *   %KIW_REGION_FAST	can be withdrawn in softirq, by kiw_region_invalidate(), and be made valid
+ *			again with other memory. Each use holds its lock for reading, which is for as
+ *			long as one FPDU is copied.
+ *
+ * Uses run in a read-side section of an SRCU domain of their own, because processes deregister in
+ * loops over thousands of regions: a plain grace period of RCU takes tens of milliseconds, and an
+ * expedited one interrupts every CPU.
+ */
+#ifndef KIWARP_REGION_H
+#define KIWARP_REGION_H
+
+#include <linux/highmem.h>
+#include <linux/spinlock.h>
+#include <linux/srcu.h>
+#include <linux/types.h>
+#include <linux/xarray.h>
+
+#include "proto/verdict.h"
+
+struct ib_pd;
+struct kiw_qp;
+
+enum kiw_region_kind {
+	KIW_REGION_USER,
+	KIW_REGION_FAST,
+};
+
+/**
+ * struct kiw_region - a region
+ * @kind: see above
+ * @valid: the region may be used; with %KIW_REGION_FAST, changed under @lock
+ * @lock: with %KIW_REGION_FAST, held by uses for reading, and for writing to change all that follows
+ * @stag: index << 8 | key
+ * @access: IB_ACCESS_*
+ * @pd: protection domain
+ * @iova: address of the first byte, as peers and work requests name it
+ * @length: bytes
+ * @offset: of the first byte in the first page
+ * @pages: one pointer per page of PAGE_SIZE
+ */
+struct kiw_region {
+	enum kiw_region_kind	kind;
+	bool			valid;
+	rwlock_t		lock;
+	u32			stag;
+	int			access;
+	const struct ib_pd	*pd;
+	u64			iova;
+	u64			length;
+	u32			offset;
+	struct page		**pages;
+};
+
+/**
+ * enum kiw_region_fault - why a region may not be used
+ * @KIW_REGION_OK: it may
+ * @KIW_REGION_STAG: there is none, or it isn't valid
+ * @KIW_REGION_PD: it belongs to another protection domain
+ * @KIW_REGION_ACCESS: a right is missing
+ * @KIW_REGION_BOUNDS: not all bytes lie in it
+ * @KIW_REGION_WRAP: address plus length reach 2^64
+ */
+enum kiw_region_fault {
+	KIW_REGION_OK = 0,
+	KIW_REGION_STAG,
+	KIW_REGION_PD,
+	KIW_REGION_ACCESS,
+	KIW_REGION_BOUNDS,
+	KIW_REGION_WRAP,
+};
+
+/**
+ * struct kiw_region_use - a use that was begun; on the stack
+ * @region: the region
+ * @idx: of the read-side section
+ */
+struct kiw_region_use {
+	struct kiw_region	*region;
+	int			idx;
+};
+
+/**
+ * kiw_region_add() - give a region its STag and make it reachable
+ * @regions: table of the device
+ * @region: all but @stag is set
+ *
+ * Indexes are spread at random over the whole space and keys are random too, so that neither a
+ * guess nor a stale STag finds a region (RFC 5042 section 8.1.1). Index 0 isn't used: STag 0 is
+ * never good.
+ *
+ * Return: 0, -ENOMEM, or -ENOSPC when no free index was found.
+ */
+int kiw_region_add(struct xarray *regions, struct kiw_region *region);
+
+/** kiw_region_remove() - nobody finds the region any more, and all uses have ended; may sleep */
+void kiw_region_remove(struct xarray *regions, struct kiw_region *region);
+
+/**
+ * kiw_region_begin() - look a region up and check that it may be used so
+ * @qp: queue pair on whose behalf, held
+ * @stag: index and key
+ * @access: IB_ACCESS_* that are needed; 0 for what is local and reads
+ * @addr: first byte
+ * @len: bytes, not 0
+ * @use: the use; if all is well, kiw_region_end() has to follow, in the same context
+ *
+ * Any context but hard interrupts.
+ *
+ * Return: %KIW_REGION_OK, or the first check that failed, in the order of RFC 5041 section 7.1;
+ * then there is no use to end.
+ */
+enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
+				       u32 len, struct kiw_region_use *use);
+
+/** kiw_region_end() - end a use */
+void kiw_region_end(struct kiw_region_use *use);
+
+/**
+ * kiw_region_invalidate() - withdraw a region that can be withdrawn
+ * @qp: queue pair on whose behalf, held
+ * @stag: index and key
+ *
+ * When this returns %KIW_REGION_OK, nobody touches the region's memory any more. Any context but
+ * hard interrupts.
+ *
+ * Return: %KIW_REGION_OK, %KIW_REGION_STAG, %KIW_REGION_PD, or %KIW_REGION_ACCESS for a region of
+ * a process, which only its owner can remove.
+ */
+enum kiw_region_fault kiw_region_invalidate(const struct kiw_qp *qp, u32 stag);
+
+/** kiw_region_rdmap_error() - how a peer is told of a fault when it wants to read or to invalidate */
+enum kiw_err kiw_region_rdmap_error(enum kiw_region_fault fault);
+
+/** kiw_region_ddp_error() - how a peer is told of a fault when it wants to write */
+enum kiw_err kiw_region_ddp_error(enum kiw_region_fault fault);
+
+/** kiw_region_offset() - bytes between the start of the first page and an address in the region */
+static inline u64 kiw_region_offset(const struct kiw_region *region, u64 addr)
+{
+	return addr - region->iova + region->offset;
+}
+
+/**
+ * kiw_region_chunk() - the longest run of bytes at an address that lies in one page
+ * @region: region of a use
+ * @addr: within the checked range
+ * @len: in: bytes wanted, out: bytes in this page
+ *
+ * Return: the kernel's address of the byte, valid until kunmap_local().
+ */
+static inline void *kiw_region_chunk(const struct kiw_region *region, u64 addr, u32 *len)
+{
+	u64 off = kiw_region_offset(region, addr);
+	u32 in_page = off & ~PAGE_MASK;
+
+	*len = min_t(u32, *len, PAGE_SIZE - in_page);
+	return kmap_local_page(region->pages[off >> PAGE_SHIFT]) + in_page;
+}
+
+#endif /* KIWARP_REGION_H */
