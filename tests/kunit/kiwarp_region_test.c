@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The table of regions, with queue pairs and protection domains that nobody but the table looks at. */
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/cpumask.h>
+#include <linux/delay.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <rdma/ib_verbs.h>
+
+#include "qp.h"
+#include "region.h"
+
+#define BASE 0x7f0000001000ULL
+
+struct fixture {
+	struct kiw_device	*dev;
+	struct kiw_qp		*qp;
+	struct ib_pd		pd, other_pd;
+	struct page		*page[2];
+	struct kiw_region	region;
+};
+
+static int region_init(struct kunit *test)
+{
+	struct fixture *f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, f);
+	f->dev = kunit_kzalloc(test, sizeof(*f->dev), GFP_KERNEL);
+	f->qp = kunit_kzalloc(test, sizeof(*f->qp), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, f->dev);
+	KUNIT_ASSERT_NOT_NULL(test, f->qp);
+	for (int i = 0; i < ARRAY_SIZE(f->page); i++) {
+		f->page[i] = alloc_page(GFP_KERNEL | __GFP_ZERO);
+		KUNIT_ASSERT_NOT_NULL(test, f->page[i]);
+	}
+	xa_init(&f->dev->regions);
+	f->qp->dev = f->dev;
+	f->qp->ibqp.pd = &f->pd;
+	f->region = (struct kiw_region){
+		.valid = true,
+		.access = IB_ACCESS_REMOTE_READ,
+		.pd = &f->pd,
+		.iova = BASE,
+		.length = PAGE_SIZE,
+		.offset = 16,
+		.pages = f->page,
+	};
+	test->priv = f;
+	return 0;
+}
+
+static void region_exit(struct kunit *test)
+{
+	struct fixture *f = test->priv;
+
+	xa_destroy(&f->dev->regions);
+	for (int i = 0; i < ARRAY_SIZE(f->page); i++)
+		__free_page(f->page[i]);
+}
+
+static struct fixture *with_region(struct kunit *test, enum kiw_region_kind kind)
+{
+	struct fixture *f = test->priv;
+
+	f->region.kind = kind;
+	KUNIT_ASSERT_EQ(test, kiw_region_add(&f->dev->regions, &f->region), 0);
+	return f;
+}
+
+static enum kiw_region_fault try(struct fixture *f, u32 stag, int access, u64 addr, u32 len)
+{
+	struct kiw_region_use use;
+	enum kiw_region_fault fault = kiw_region_begin(f->qp, stag, access, addr, len, &use);
+
+	if (!fault)
+		kiw_region_end(&use);
+	return fault;
+}
+
+static void checks_come_in_order(struct kunit *test)
+{
+	struct fixture *f = with_region(test, KIW_REGION_USER);
+	u32 stag = f->region.stag;
+
+	KUNIT_EXPECT_GT(test, stag >> 8, 0);
+	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, PAGE_SIZE), KIW_REGION_OK);
+	KUNIT_EXPECT_EQ(test, try(f, stag ^ 1, 0, BASE, 1), KIW_REGION_STAG);
+	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_WRITE, BASE, 1), KIW_REGION_ACCESS);
+	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_READ, BASE + 1, PAGE_SIZE),
+			KIW_REGION_BOUNDS);
+	KUNIT_EXPECT_EQ(test, try(f, stag, 0, U64_MAX, 2), KIW_REGION_WRAP);
+	f->qp->ibqp.pd = &f->other_pd;
+	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_WRITE, U64_MAX, 2), KIW_REGION_PD);
+	kiw_region_remove(&f->dev->regions, &f->region);
+	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, 1), KIW_REGION_STAG);
+}
+
+static void chunks_end_with_their_page(struct kunit *test)
+{
+	struct fixture *f = with_region(test, KIW_REGION_USER);
+	struct kiw_region_use use;
+	u32 len = 64;
+	void *p;
+
+	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->qp, f->region.stag, 0, BASE + PAGE_SIZE - 32, 32,
+					       &use), KIW_REGION_OK);
+	p = kiw_region_chunk(use.region, BASE + PAGE_SIZE - 48, &len);
+	KUNIT_EXPECT_EQ(test, len, 32);
+	KUNIT_EXPECT_EQ(test, offset_in_page(p), PAGE_SIZE - 32);
+	kunmap_local(p);
+	kiw_region_end(&use);
+	kiw_region_remove(&f->dev->regions, &f->region);
+}
+
+static void only_its_owner_removes_a_process_region(struct kunit *test)
+{
+	struct fixture *f = with_region(test, KIW_REGION_USER);
+
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, f->region.stag), KIW_REGION_ACCESS);
+	KUNIT_EXPECT_EQ(test, try(f, f->region.stag, 0, BASE, 1), KIW_REGION_OK);
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, f->region.stag ^ 1), KIW_REGION_STAG);
+	kiw_region_remove(&f->dev->regions, &f->region);
+}
+
+static void invalid_regions_are_not_found(struct kunit *test)
+{
+	struct fixture *f = with_region(test, KIW_REGION_FAST);
+	u32 stag = f->region.stag;
+
+	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, 1), KIW_REGION_OK);
+	f->qp->ibqp.pd = &f->other_pd;
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_PD);
+	f->qp->ibqp.pd = &f->pd;
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_OK);
+	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, 1), KIW_REGION_STAG);
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_STAG);
+	kiw_region_remove(&f->dev->regions, &f->region);
+}
+
+/* What another thread does while a use is under way */
+struct other {
+	struct fixture		*f;
+	struct completion	begun, ended;
+	bool			remove;
+};
+
+static int other_thread(void *data)
+{
+	struct other *o = data;
+
+	complete(&o->begun);
+	if (o->remove)
+		kiw_region_remove(&o->f->dev->regions, &o->f->region);
+	else
+		kiw_region_invalidate(o->f->qp, o->f->region.stag);
+	complete(&o->ended);
+	return 0;
+}
+
+static unsigned int other_cpu(void)
+{
+	unsigned int cpu = cpumask_any_but(cpu_online_mask, raw_smp_processor_id());
+
+	return cpu < nr_cpu_ids ? cpu : 0;
+}
+
+/* A mistake shows as an end that comes too early; a slow machine can only hide it. */
+static void ends_after_the_use(struct kunit *test, enum kiw_region_kind kind, bool remove)
+{
+	struct fixture *f = with_region(test, kind);
+	struct other o = { .f = f, .remove = remove };
+	struct kiw_region_use use;
+	u32 stag = f->region.stag;
+
+	init_completion(&o.begun);
+	init_completion(&o.ended);
+	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->qp, stag, 0, BASE, 1, &use), KIW_REGION_OK);
+	/* On the other CPU: a use of this kind holds a lock that spins. */
+	KUNIT_EXPECT_FALSE(test, IS_ERR(kthread_run_on_cpu(other_thread, &o, other_cpu(),
+							   "kiw_other")));
+	for (int ms = 0; ms < 20 && !completion_done(&o.ended); ms++)
+		mdelay(1);
+	KUNIT_EXPECT_FALSE(test, completion_done(&o.ended));
+	kiw_region_end(&use);
+	wait_for_completion(&o.ended);
+	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, 1), KIW_REGION_STAG);
+	if (!remove)
+		kiw_region_remove(&f->dev->regions, &f->region);
+}
+
+static void invalidating_waits_for_the_use(struct kunit *test)
+{
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "one CPU can't both use and invalidate");
+	ends_after_the_use(test, KIW_REGION_FAST, false);
+}
+
+static void removing_waits_for_the_use(struct kunit *test)
+{
+	ends_after_the_use(test, KIW_REGION_USER, true);
+}
+
+static struct kunit_case cases[] = {
+	KUNIT_CASE(checks_come_in_order),
+	KUNIT_CASE(chunks_end_with_their_page),
+	KUNIT_CASE(only_its_owner_removes_a_process_region),
+	KUNIT_CASE(invalid_regions_are_not_found),
+	KUNIT_CASE(invalidating_waits_for_the_use),
+	KUNIT_CASE(removing_waits_for_the_use),
+	{}
+};
+
+static struct kunit_suite suite = {
+	.name = "kiwarp_region",
+	.init = region_init,
+	.exit = region_exit,
+	.test_cases = cases,
+};
+
+kunit_test_suite(suite);
