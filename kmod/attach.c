@@ -51,8 +51,6 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->neg = *neg;
 	s->async = IB_EVENT_QP_FATAL;
 	INIT_DELAYED_WORK(&s->work, kiw_pump_work);
-	s->tx.msn_send = KIW_MSN_FIRST;
-	s->tx.msn_read = KIW_MSN_FIRST;
 	s->tx.gate = first;
 	if (first && neg->p2p)
 		s->tx.rtr = neg->rtr;
@@ -81,15 +79,13 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 				    const struct kiw_mpa_result *neg, bool first)
 {
 	struct kiw_stream *s = attach_alloc(qp, sock, neg, first);
-	struct kiw_qp_step step;
 	struct sock *sk;
 
 	if (!s)
 		return ERR_PTR(-ENOMEM);
 	sk = s->sk;
 	mutex_lock(&qp->mutex);
-	step = kiw_qp_next(qp->state, KIW_EV_CONNECTED);
-	if (!step.valid || qp->dying) {
+	if (!kiw_qp_next(qp->state, KIW_EV_CONNECTED).valid || qp->dying) {
 		mutex_unlock(&qp->mutex);
 		kiw_stream_put(s);
 		return ERR_PTR(-EISCONN);
@@ -102,20 +98,15 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 		return ERR_PTR(-EBUSY);
 	}
 	kiw_rx_init(s);
-	/* The turn began before octets were counted. */
+	/* The turn began before bytes were counted. */
 	s->turn = kiw_stream_received(s);
-	/* Out-of-band octets are octets like all others. */
+	/* Out-of-band bytes are bytes like all others. */
 	sock_set_flag(sk, SOCK_URGINLINE);
 	kiw_no_task_frag(sk);
 	attach_window(s, sock);
 
-	WRITE_ONCE(qp->state, step.next);
-	qp->closed = false;
-	qp->ird = neg->ird;
-	qp->ord = neg->ord;
-	s->tx.sent_index = qp->sq.next;
-	s->tx.batch_index = qp->sq.next;
 	s->qp = qp;
+	kiw_stream_event(s, KIW_EV_CONNECTED);
 	s->inbox = inbox;
 	kiw_inbox_get(inbox);
 	kref_get(&s->ref);

@@ -59,7 +59,7 @@
 #include <rdma/iw_cm.h>
 
 #include "cm.h"
-#include "device.h"
+#include "types.h"
 #include "inbox.h"
 #include "qp.h"
 #include "proto/mpa.h"

@@ -3,7 +3,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "cq.h"
-#include "device.h"
+#include "types.h"
 
 /* Whether these completions are what the process waits for; @arm is its demand */
 static bool cq_arm_matches(u32 arm, const struct kiw_cqe *cqe, unsigned int n)

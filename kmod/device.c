@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
+#include "device.h"
+
 #include <linux/cpumask.h>
 #include <linux/device.h>
 #include <linux/etherdevice.h>
@@ -16,11 +18,11 @@
 #include "cm.h"
 #include "compat.h"
 #include "cq.h"
-#include "device.h"
 #include "mr.h"
 #include "netdev.h"
 #include "qp.h"
 #include "ring.h"
+#include "types.h"
 
 #ifndef CONFIG_INFINIBAND_VIRT_DMA
 #error "kiwarp needs CONFIG_INFINIBAND_VIRT_DMA, which no kernel with HIGHMEM has"
@@ -29,19 +31,22 @@
 /* Drivers in the kernel tree have theirs from this enumeration. */
 #define KIW_DRIVER_ID ((enum rdma_driver_id)KIWARP_DRIVER_ID)
 
-/* The three numbers at the head of the module's version, 16 bits each, without what follows */
+/* Version of the module, shown as that of the firmware */
+static const char device_version[] = KIWARP_VERSION;
+
+/* The three numbers at its head, 16 bits each, without what follows */
 static u64 fw_version(void)
 {
 	u16 major, minor, patch;
 
-	if (sscanf(kiw_version, "%hu.%hu.%hu", &major, &minor, &patch) != 3)
+	if (sscanf(device_version, "%hu.%hu.%hu", &major, &minor, &patch) != 3)
 		return 0;
 	return (u64)major << 32 | (u64)minor << 16 | patch;
 }
 
 static void kiw_get_dev_fw_str(struct ib_device *ibdev, char *str)
 {
-	strscpy(str, kiw_version, IB_FW_VERSION_NAME_MAX);
+	strscpy(str, device_version, IB_FW_VERSION_NAME_MAX);
 }
 
 static int kiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
@@ -546,7 +551,6 @@ err_netdev:
 	return err;
 }
 
-/* Waits for calls of kiw_newlink() and kiw_dealloc_driver(), see main.c */
 void kiw_device_exit(void)
 {
 	rdma_link_unregister(&kiw_link_ops);

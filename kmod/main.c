@@ -7,8 +7,6 @@
 #include "inbox.h"
 #include "stream.h"
 
-const char kiw_version[] = KIWARP_VERSION;
-
 static int __init kiw_init(void)
 {
 	int err;

@@ -5,7 +5,7 @@
 #include <linux/slab.h>
 
 #include "compat.h"
-#include "device.h"
+#include "types.h"
 
 /* REMOTE_ATOMIC may be asked for, it is just never used. Huge pages are pages like others. */
 #define ACCESS_KNOWN (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \

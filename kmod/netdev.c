@@ -24,7 +24,7 @@
 #include <net/net_namespace.h>
 
 #include "compat.h"
-#include "device.h"
+#include "types.h"
 #include "netdev.h"
 
 /* Protects the list and what device.h says; process context only */

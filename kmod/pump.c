@@ -136,14 +136,12 @@ static void pump_push_all(struct kiw_stream *s)
  */
 static void pump_break(struct kiw_stream *s)
 {
-	bool tell = s->todo & KIW_ACT_SEND_TERM;
-
-	s->todo &= ~(KIW_ACT_ABORT | KIW_ACT_SEND_TERM | KIW_ACT_SEND_FIN);
+	s->todo &= ~(KIW_ACT_ABORT | KIW_ACT_SEND_FIN);
 	if (s->fin_sent || !s->tx.gate ||
 	    !((1 << s->sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT)))
 		return;
 	pump_push_all(s);
-	if (tell && !kiw_tx_pending(s) && kiw_tx_unfinished(s)) {
+	if (!s->terminated && !kiw_tx_pending(s) && kiw_tx_unfinished(s)) {
 		s->tx.term_len = kiw_term_build(s->tx.term, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 		pump_push_all(s);
 	}

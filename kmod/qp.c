@@ -307,7 +307,7 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 		WRITE_ONCE(qp->state, step.next);
 		return 0;
 	case IB_QPS_ERR:
-		WRITE_ONCE(qp->state, KIW_QP_ERROR);
+		WRITE_ONCE(qp->state, kiw_qp_next(qp->state, KIW_EV_MODIFY_ERR).next);
 		flush_idle(qp);
 		return 0;
 	case IB_QPS_SQD:
@@ -336,7 +336,7 @@ static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_
 		kiw_stream_event(s, busy ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
 		return 0;
 	case IB_QPS_SQE:
-		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+		kiw_stream_event(s, KIW_EV_MODIFY_TERM);
 		return 0;
 	case IB_QPS_ERR:
 		kiw_stream_event(s, KIW_EV_MODIFY_ERR);

@@ -22,7 +22,7 @@
 #include <linux/refcount.h>
 #include <rdma/ib_verbs.h>
 
-#include "device.h"
+#include "types.h"
 #include "rq.h"
 #include "sq.h"
 #include "proto/qpstate.h"

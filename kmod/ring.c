@@ -7,7 +7,7 @@
 #include <linux/vmalloc.h>
 
 #include "compat.h"
-#include "device.h"
+#include "types.h"
 #include "ring.h"
 
 #define ARENA_SIZE	32768

@@ -7,7 +7,7 @@
 #include "proto/ddp.h"
 #include "proto/fpdu.h"
 
-#include "device.h"
+#include "types.h"
 
 struct kiw_stream;
 

@@ -5,7 +5,7 @@
 #include <rdma/ib_pma.h>
 #include <rdma/ib_verbs.h>
 
-#include "device.h"
+#include "types.h"
 #include "stats.h"
 
 static const struct rdma_stat_desc kiw_stat_names[KIW_STAT_NUM] = {

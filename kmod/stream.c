@@ -21,34 +21,85 @@ void kiw_stream_kick(struct kiw_stream *s)
 
 /* --- transitions --------------------------------------------------------------------------- */
 
-bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
+/* What a Terminate reports, see kiw_stream_fail() */
+struct stream_fault {
+	enum kiw_err	err;
+	const u8	*ulpdu;
+	u32		have;
+	u32		ulpdu_len;
+};
+
+/* The queue pair begins to work on the stream. */
+static void stream_act_start(struct kiw_stream *s)
 {
 	struct kiw_qp *qp = s->qp;
-	struct kiw_qp_step step = kiw_qp_next(qp->state, event);
 
-	if (!step.valid)
-		return false;
-	/* After a Terminate, either way, there is none to send. */
-	if ((step.actions & KIW_ACT_ABORT) && qp->state != KIW_QP_TERMINATE)
-		s->todo |= KIW_ACT_SEND_TERM;
-	WRITE_ONCE(qp->state, step.next);
-	if (step.actions & KIW_ACT_STOP_RX)
-		s->rx.stopped = true;
-	if (step.actions & KIW_ACT_STOP_TX)
-		s->tx.stopped = true;
-	if (s->inbox && (step.actions & KIW_ACT_DISCONNECT))
-		kiw_inbox_post(s->inbox, KIW_INBOX_CLOSING);
-	if (s->inbox && (step.actions & KIW_ACT_CLOSED) && !s->ended) {
-		s->ended = true;
+	qp->closed = false;
+	qp->ird = s->neg.ird;
+	qp->ord = s->neg.ord;
+	s->tx.msn_send = KIW_MSN_FIRST;
+	s->tx.msn_read = KIW_MSN_FIRST;
+	s->tx.sent_index = qp->sq.next;
+	s->tx.batch_index = qp->sq.next;
+}
+
+static void stream_act_send_term(struct kiw_stream *s, const struct stream_fault *fault)
+{
+	s->terminated = true;
+	if (kiw_term_possible(fault->err))
+		s->tx.term_len = kiw_term_build(s->tx.term, fault->err, fault->ulpdu, fault->have,
+						fault->ulpdu_len);
+}
+
+static void stream_act_closed(struct kiw_stream *s)
+{
+	if (s->inbox && !s->ended)
 		kiw_inbox_post(s->inbox, KIW_INBOX_ENDED);
+	s->ended = true;
+}
+
+/* Carry out %KIW_ACT_NOW; kiw_pump_act() does the others. */
+static void stream_act(struct kiw_stream *s, u32 actions, const struct stream_fault *fault)
+{
+	if (actions & KIW_ACT_START)
+		stream_act_start(s);
+	if (actions & KIW_ACT_STOP_RX)
+		s->rx.stopped = true;
+	if (actions & KIW_ACT_STOP_TX)
+		s->tx.stopped = true;
+	if (actions & KIW_ACT_SEND_TERM)
+		stream_act_send_term(s, fault);
+	if (s->inbox && (actions & KIW_ACT_DISCONNECT))
+		kiw_inbox_post(s->inbox, KIW_INBOX_CLOSING);
+	if (actions & KIW_ACT_CLOSED)
+		stream_act_closed(s);
+	s->todo |= actions & KIW_ACT_LATER;
+}
+
+static struct kiw_qp_step stream_step(struct kiw_stream *s, enum kiw_qp_event event,
+				      const struct stream_fault *fault)
+{
+	struct kiw_qp_step step = kiw_qp_next(s->qp->state, event);
+
+	kiw_stream_assert_held(s);
+	if (step.valid) {
+		WRITE_ONCE(s->qp->state, step.next);
+		stream_act(s, step.actions, fault);
 	}
-	s->todo |= step.actions & (KIW_ACT_SEND_FIN | KIW_ACT_ABORT | KIW_ACT_FLUSH_SQ |
-				   KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC);
-	return true;
+	return step;
+}
+
+bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
+{
+	static const struct stream_fault none = { .err = KIW_ERR_LOCAL_CATASTROPHE };
+
+	if (event == KIW_EV_TERM_RECEIVED)
+		s->terminated = true;
+	return stream_step(s, event, &none).valid;
 }
 
 /* Which asynchronous event goes with an error of the peer's making. */
-static enum ib_event_type async_of(enum kiw_err err)
+static enum ib_event_type stream_async_of(enum kiw_err err)
 {
 	struct kiw_term t = kiw_err_term(err);
 
@@ -62,20 +113,21 @@ static enum ib_event_type async_of(enum kiw_err err)
 void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u32 have,
 		     u32 ulpdu_len)
 {
-	bool first = s->qp->state == KIW_QP_RTS;
+	const struct stream_fault fault = {
+		.err = err,
+		.ulpdu = ulpdu,
+		.have = have,
+		.ulpdu_len = ulpdu_len,
+	};
+	struct kiw_qp_step step = stream_step(s, KIW_EV_LOCAL_ERROR, &fault);
 
-	kiw_stream_event(s, KIW_EV_LOCAL_ERROR);
-	s->rx.stopped = true;
-	s->tx.stopped = true;
 	kiw_stream_kick(s);
-	if (!first)
+	if (!(step.actions & KIW_ACT_SEND_TERM))
 		return;
 	kiw_stat_inc(&s->dev->stats, KIW_STAT_STREAM_ERRORS);
 	if (err == KIW_ERR_LLP_CRC)
 		kiw_stat_inc(&s->dev->stats, KIW_STAT_CRC_ERRORS);
-	s->async = async_of(err);
-	if (kiw_term_possible(err))
-		s->tx.term_len = kiw_term_build(s->tx.term, err, ulpdu, have, ulpdu_len);
+	s->async = stream_async_of(err);
 	/* A request that failed is told of now; the rest is flushed when the peer has closed. */
 	kiw_sq_complete(s->qp);
 }

@@ -38,6 +38,7 @@
  * @fin_sent: our direction is closed
  * @fin_received: the peer's direction is closed
  * @ended: the endpoint has been told that nothing more will come
+ * @terminated: a Terminate was sent or received: there is none to send any more
  * @rx: receive side
  * @tx: transmit side
  * @recv: the receive request of the Send under way
@@ -70,6 +71,7 @@ struct kiw_stream {
 	bool			fin_sent;
 	bool			fin_received;
 	bool			ended;
+	bool			terminated;
 
 	struct kiw_rx		rx ____cacheline_aligned_in_smp;
 	struct kiw_tx		tx ____cacheline_aligned_in_smp;

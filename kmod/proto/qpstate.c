@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "qpstate.h"
 
-#define FLUSH (KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | KIW_ACT_LAST_WQE)
+#define FLUSH (KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ)
 #define STOP (KIW_ACT_STOP_RX | KIW_ACT_STOP_TX)
 /* The stream ends at once, by our own will or because it is gone already */
 #define BREAK (STOP | KIW_ACT_ABORT | FLUSH | KIW_ACT_CLOSED)

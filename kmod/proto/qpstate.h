@@ -72,13 +72,18 @@ enum kiw_qp_event {
 #define KIW_ACT_STOP_TX 0x0004 /* start no further message but a Terminate */
 #define KIW_ACT_SEND_TERM 0x0008 /* send a Terminate at the next message boundary */
 #define KIW_ACT_SEND_FIN 0x0010 /* close the sending direction behind all data */
-#define KIW_ACT_ABORT 0x0020 /* reset the stream */
+#define KIW_ACT_ABORT 0x0020 /* end the stream at once; the peer learns what is undone */
 #define KIW_ACT_FLUSH_SQ 0x0040 /* complete pending sends and Reads as flushed */
 #define KIW_ACT_FLUSH_RQ 0x0080 /* complete posted receives as flushed */
 #define KIW_ACT_DISCONNECT 0x0100 /* tell the CM that the peer or an error ends it */
 #define KIW_ACT_CLOSED 0x0200 /* tell the CM that the stream is gone */
 #define KIW_ACT_ASYNC 0x0400 /* raise the asynchronous event of the cause */
-#define KIW_ACT_LAST_WQE 0x0800 /* with an SRQ: no more of it will be taken */
+
+/* Those that can be carried out where the event is, and those that need process context */
+#define KIW_ACT_NOW (KIW_ACT_START | KIW_ACT_STOP_RX | KIW_ACT_STOP_TX | KIW_ACT_SEND_TERM | \
+		     KIW_ACT_DISCONNECT | KIW_ACT_CLOSED)
+#define KIW_ACT_LATER (KIW_ACT_SEND_FIN | KIW_ACT_ABORT | KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | \
+		       KIW_ACT_ASYNC)
 
 /**
  * struct kiw_qp_step - answer to one event in one state

@@ -35,7 +35,7 @@ struct Life {
 			connected = true;
 			stopped_in = stopped_out = terminated = got_terminate = finished = false;
 		}
-		require(connected || !(actions & ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | KIW_ACT_LAST_WQE)),
+		require(connected || !(actions & ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ)),
 			"something is done to a connection that isn't");
 		stopped_in |= bool(actions & KIW_ACT_STOP_RX);
 		stopped_out |= bool(actions & KIW_ACT_STOP_TX);

@@ -69,7 +69,6 @@ TEST(QpState, entering_error_flushes_everything)
 			if (s.next != KIW_QP_ERROR || state == KIW_QP_ERROR)
 				continue;
 			EXPECT_EQ(s.actions & flush, flush) << state << " " << event;
-			EXPECT_TRUE(s.actions & KIW_ACT_LAST_WQE) << state << " " << event;
 			EXPECT_FALSE(s.actions & (KIW_ACT_SEND_TERM | KIW_ACT_SEND_FIN));
 		}
 	}
@@ -121,6 +120,17 @@ TEST(QpState, orderly_close_ends_reusable_and_silent)
 	EXPECT_EQ(s.next, KIW_QP_IDLE);
 	EXPECT_FALSE(s.actions & KIW_ACT_ASYNC);
 	EXPECT_TRUE(step(s.next, KIW_EV_CONNECTED).valid);
+}
+
+TEST(QpState, every_action_is_asked_for_and_no_other)
+{
+	unsigned seen = 0;
+	for (unsigned state = 0; state < KIW_QP_STATES; state++) {
+		for (unsigned event = 0; event < KIW_EVENTS; event++)
+			seen |= step(state, event).actions;
+	}
+	EXPECT_EQ(seen, KIW_ACT_NOW | KIW_ACT_LATER);
+	EXPECT_EQ(KIW_ACT_NOW & KIW_ACT_LATER, 0);
 }
 
 TEST(QpState, every_state_reaches_error_on_request)
