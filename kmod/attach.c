@@ -22,6 +22,7 @@
 
 bool kiw_sock_taken(const struct sock *sk)
 {
+	sock_owned_by_me(sk);
 	return rcu_access_pointer(__sk_user_data(sk)) ||
 	       READ_ONCE(sk->sk_prot) != sk->sk_prot_creator;
 }
@@ -122,6 +123,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 /* The QP leaves the stream: bring it to the state that it keeps. */
 static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool orderly)
 {
+	kiw_stream_assert_held(s);
 	if (!orderly || qp->state == KIW_QP_TERMINATE)
 		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
 	else

@@ -12,6 +12,24 @@
 
 #include <linux/types.h>
 
+/* States of an endpoint, see cm_priv.h */
+enum kiw_ep_state {
+	KIW_ST_NEW,		/* the downcall that creates it isn't done */
+	KIW_ST_LISTEN,
+	KIW_ST_CONNECTING,	/* initiator: SYN sent */
+	KIW_ST_REPLY_WAIT,	/* initiator: Request (being) sent */
+	KIW_ST_REQUEST_WAIT,	/* responder: accepted by TCP */
+	KIW_ST_REQUEST_READY,	/* responder: Request complete, the user isn't told yet */
+	KIW_ST_REQUESTED,	/* responder: the user decides */
+	KIW_ST_REPLY_SEND,	/* responder: a part of the Reply waits for room */
+	/* from here on the start-up is over */
+	KIW_ST_RTR_WAIT,	/* responder: stream runs, RTR message is due */
+	KIW_ST_OPEN,
+	KIW_ST_CLOSING,		/* a FIN was sent or received */
+	KIW_ST_LINGER,		/* the stream is gone, the FIN isn't acknowledged yet */
+	KIW_ST_DEAD,
+};
+
 struct iw_cm_conn_param;
 struct iw_cm_id;
 struct kiw_device;

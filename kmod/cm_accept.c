@@ -70,7 +70,7 @@ static int reply_sent(struct kiw_ep *ep)
 		return err;
 	if (su->terms.p2p) {
 		kiw_ep_deadline(ep, kiw_mpa_secs());
-		ep->state = KIW_ST_RTR_WAIT;
+		kiw_ep_enter(ep, KIW_ST_RTR_WAIT);
 	} else {
 		kiw_ep_established(ep);
 	}
@@ -92,7 +92,7 @@ static void reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const vo
 	ep->su->out_len = kiw_mpa_build(ep->su->out, rep);
 	ep->su->out_sent = 0;
 	kiw_ep_deadline(ep, kiw_mpa_secs());
-	ep->state = KIW_ST_REPLY_SEND;
+	kiw_ep_enter(ep, KIW_ST_REPLY_SEND);
 }
 
 /* Tell the peer that nothing comes of it, as far as it can still be told, and end. */
@@ -150,7 +150,7 @@ static void request_tell(struct kiw_ep *ep)
 		kiw_ep_end(ep, 0, KIW_END_FIN);
 	} else {
 		kiw_ep_deadline(ep, KIW_DECIDE_SECS);
-		ep->state = KIW_ST_REQUESTED;
+		kiw_ep_enter(ep, KIW_ST_REQUESTED);
 	}
 }
 
@@ -178,7 +178,7 @@ static void request_received(struct kiw_ep *ep)
 		refuse(ep, NULL, 0);
 		return;
 	}
-	ep->state = KIW_ST_REQUEST_READY;
+	kiw_ep_enter(ep, KIW_ST_REQUEST_READY);
 	kiw_listener_ready(ep);
 	request_tell(ep);
 }
@@ -261,6 +261,7 @@ void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 {
 	struct kiw_ep *ep = kiw_ep_create(l->ep.dev, sizeof(*ep), &responder_ops);
 
+	lockdep_assert_held(&l->ep.mutex);
 	if (IS_ERR(ep)) {
 		kiw_sock_close(sock, true);
 		return;
@@ -272,7 +273,7 @@ void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 		ep->sock = sock;
 		kiw_ep_config(ep->su);
 		kiw_ep_deadline(ep, kiw_mpa_secs());
-		ep->state = KIW_ST_REQUEST_WAIT;
+		kiw_ep_enter(ep, KIW_ST_REQUEST_WAIT);
 		if (kiw_ep_hook(ep, &l->ep.saved) || !kiw_listener_add(l, ep)) {
 			kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_REJECTS);
 			kiw_ep_end(ep, 0, KIW_END_RESET);

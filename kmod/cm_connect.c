@@ -47,7 +47,7 @@ static int dial(struct kiw_ep *ep, struct socket *sock)
 	err = kiw_ep_hook(ep, NULL);
 	if (err)
 		return err;
-	ep->state = KIW_ST_CONNECTING;
+	kiw_ep_enter(ep, KIW_ST_CONNECTING);
 	err = kernel_connect(sock, kiw_sockaddr(&su->remote), kiw_addr_len(&su->remote),
 			     O_NONBLOCK);
 	return err == -EINPROGRESS ? 0 : err;
@@ -193,7 +193,7 @@ static void initiator_run(struct kiw_ep *ep, unsigned long events)
 			kiw_ep_end(ep, err ? err : -ECONNABORTED, KIW_END_RESET);
 			return;
 		}
-		ep->state = KIW_ST_REPLY_WAIT;
+		kiw_ep_enter(ep, KIW_ST_REPLY_WAIT);
 	}
 
 	err = kiw_ep_push(ep);

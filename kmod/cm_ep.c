@@ -22,6 +22,7 @@
 #include <net/tcp_states.h>
 
 #include "attach.h"
+#include "trace.h"
 
 /* Pause before something is tried again that failed for want of memory */
 #define EP_RETRY (HZ / 50)
@@ -58,6 +59,7 @@ static void ep_timer(struct timer_list *timer)
  */
 void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs)
 {
+	lockdep_assert_held(&ep->mutex);
 	ep->timed = secs;
 	ep->deadline = jiffies + secs * HZ;
 }
@@ -69,6 +71,7 @@ void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs)
  */
 void kiw_ep_again(struct kiw_ep *ep, unsigned long when)
 {
+	lockdep_assert_held(&ep->mutex);
 	ep->retry = true;
 	ep->again = when;
 }
@@ -83,12 +86,25 @@ void kiw_ep_again_soon(struct kiw_ep *ep)
 }
 
 /**
+ * kiw_ep_enter() - enter a state
+ * @ep: endpoint, mutex held
+ * @state: the state
+ */
+void kiw_ep_enter(struct kiw_ep *ep, enum kiw_ep_state state)
+{
+	lockdep_assert_held(&ep->mutex);
+	trace_kiw_ep_state(ep, ep->qp ? ep->qp->ibqp.qp_num : 0, ep->state, state);
+	ep->state = state;
+}
+
+/**
  * kiw_ep_expired() - has the time in the current state run out
  * @ep: endpoint, mutex held
  * @events: KIW_EP_*; a timer event may be late, from an earlier state
  */
 bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events)
 {
+	lockdep_assert_held(&ep->mutex);
 	return (events & KIW_EP_TIMER) && ep->timed && time_after_eq(jiffies, ep->deadline);
 }
 
@@ -106,6 +122,7 @@ int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn)
 	struct ib_qp *ibqp;
 	int err = -EINVAL;
 
+	lockdep_assert_held(&ep->mutex);
 	ibqp = kiw_get_qp(&ep->dev->ibdev, qpn);
 	if (!ibqp)
 		return -EINVAL;
@@ -127,6 +144,7 @@ void kiw_ep_drop_qp(struct kiw_ep *ep)
 {
 	struct kiw_qp *qp = ep->qp;
 
+	lockdep_assert_held(&ep->mutex);
 	if (!qp)
 		return;
 	ep->qp = NULL;
@@ -141,6 +159,7 @@ void kiw_ep_drop_qp(struct kiw_ep *ep)
  */
 void kiw_ep_set_id(struct kiw_ep *ep, struct iw_cm_id *id)
 {
+	lockdep_assert_held(&ep->mutex);
 	id->add_ref(id);
 	ep->id = id;
 }
@@ -217,10 +236,11 @@ static void ep_announce(struct kiw_ep *ep)
  */
 void kiw_ep_established(struct kiw_ep *ep)
 {
+	lockdep_assert_held(&ep->mutex);
 	kiw_stat_inc(&ep->dev->stats, KIW_STAT_CONNECTS);
 	ep_announce(ep);
 	kiw_ep_deadline(ep, 0);
-	ep->state = KIW_ST_OPEN;
+	kiw_ep_enter(ep, KIW_ST_OPEN);
 }
 
 /**
@@ -230,6 +250,7 @@ void kiw_ep_established(struct kiw_ep *ep)
  */
 void kiw_ep_fail(struct kiw_ep *ep, int status)
 {
+	lockdep_assert_held(&ep->mutex);
 	ibdev_dbg(&ep->dev->ibdev, "connect failed: %d\n", status);
 	kiw_stat_inc(&ep->dev->stats, KIW_STAT_CONNECT_FAILS);
 	ep->status = status;
@@ -270,6 +291,7 @@ int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
 	bool first = ep->ops->initiates || (!terms->p2p && kiw_responder_sends_first());
 	unsigned int secs = kiw_keepalive_secs();
 
+	lockdep_assert_held(&ep->mutex);
 	kiw_ep_unhook(ep);
 	if (secs)
 		kiw_sock_keepalive(ep->sock, secs);
@@ -295,8 +317,9 @@ static void ep_await_acks(struct kiw_ep *ep)
  */
 void kiw_ep_closing(struct kiw_ep *ep)
 {
+	lockdep_assert_held(&ep->mutex);
 	ep_await_acks(ep);
-	ep->state = KIW_ST_CLOSING;
+	kiw_ep_enter(ep, KIW_ST_CLOSING);
 }
 
 /* Has the peer stopped acknowledging what it is sent? */
@@ -347,7 +370,7 @@ static void ep_close(struct kiw_ep *ep, enum kiw_end how)
 {
 	if (ep->state == KIW_ST_LINGER)
 		atomic_dec(&ep_lingering);
-	ep->state = KIW_ST_DEAD;
+	kiw_ep_enter(ep, KIW_ST_DEAD);
 	kiw_ep_deadline(ep, 0);
 	kiw_ep_unhook(ep);
 	if (ep->sock)
@@ -390,7 +413,7 @@ static bool ep_linger(struct kiw_ep *ep)
 		atomic_dec(&ep_lingering);
 		return false;
 	}
-	ep->state = KIW_ST_LINGER;
+	kiw_ep_enter(ep, KIW_ST_LINGER);
 	ep_await_acks(ep);
 	/* What happened before the callbacks were ours */
 	ep_run_linger(ep, 0);
@@ -408,7 +431,7 @@ void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how)
 	bool linger = false;
 
 	lockdep_assert_held(&ep->mutex);
-	ep->state = KIW_ST_DEAD;
+	kiw_ep_enter(ep, KIW_ST_DEAD);
 	if (ep->stream) {
 		how = ep_end_stream(ep, how);
 		linger = how == KIW_END_FIN && ep_linger(ep);

@@ -157,7 +157,7 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 		err = listen_begin(ep, id, &addr, backlog);
 	}
 	if (!err) {
-		ep->state = KIW_ST_LISTEN;
+		kiw_ep_enter(ep, KIW_ST_LISTEN);
 		id->add_ref(id);
 		l->id = id;
 		id->provider_data = l;

@@ -89,23 +89,6 @@ struct kiw_stream;
  */
 #define KIW_ORDER_PATIENCE	(HZ / 2)
 
-enum kiw_ep_state {
-	KIW_ST_NEW,		/* the downcall that creates it isn't done */
-	KIW_ST_LISTEN,
-	KIW_ST_CONNECTING,	/* initiator: SYN sent */
-	KIW_ST_REPLY_WAIT,	/* initiator: Request (being) sent */
-	KIW_ST_REQUEST_WAIT,	/* responder: accepted by TCP */
-	KIW_ST_REQUEST_READY,	/* responder: Request complete, the user isn't told yet */
-	KIW_ST_REQUESTED,	/* responder: the user decides */
-	KIW_ST_REPLY_SEND,	/* responder: a part of the Reply waits for room */
-	/* from here on the start-up is over */
-	KIW_ST_RTR_WAIT,	/* responder: stream runs, RTR message is due */
-	KIW_ST_OPEN,
-	KIW_ST_CLOSING,		/* a FIN was sent or received */
-	KIW_ST_LINGER,		/* the stream is gone, the FIN isn't acknowledged yet */
-	KIW_ST_DEAD,
-};
-
 /* What iw_cm is owed; told in rising bit order */
 #define KIW_OWED_REPLY		BIT(0)
 #define KIW_OWED_ESTABLISHED	BIT(1)
@@ -322,6 +305,7 @@ struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size,
 void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs);
 void kiw_ep_again(struct kiw_ep *ep, unsigned long when);
 void kiw_ep_again_soon(struct kiw_ep *ep);
+void kiw_ep_enter(struct kiw_ep *ep, enum kiw_ep_state state);
 bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events);
 int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn);
 void kiw_ep_drop_qp(struct kiw_ep *ep);

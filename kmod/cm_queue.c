@@ -31,6 +31,7 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 {
 	bool room;
 
+	lockdep_assert_held(&ep->mutex);
 	mutex_lock(&l->lock);
 	room = l->num_waiting < l->max_waiting;
 	if (room) {
@@ -57,12 +58,13 @@ static bool same_peer(const struct kiw_ep *ep, const struct in6_addr *peer)
 	return ipv6_addr_equal(&ep->su->peer, peer);
 }
 
-/* Which Requests of a host needn't wait for others of it any more? The listener's lock is held. */
+/* Which Requests of a host needn't wait for others of it any more? */
 static void listener_release(struct kiw_listener *l, const struct in6_addr *peer)
 {
 	const struct kiw_ep *awaited = NULL;
 	struct kiw_ep *ep;
 
+	lockdep_assert_held(&l->lock);
 	list_for_each_entry(ep, &l->waiting, wait_link) {
 		if (same_peer(ep, peer) &&
 		    !time_after(jiffies, ep->su->accepted + KIW_ORDER_PATIENCE)) {
@@ -77,11 +79,12 @@ static void listener_release(struct kiw_listener *l, const struct in6_addr *peer
 	}
 }
 
-/* The next request to tell the user of, or NULL; the listener's lock is held. */
+/* The next request to tell the user of, or NULL. */
 static struct kiw_ep *listener_next(const struct kiw_listener *l)
 {
 	struct kiw_ep *ep;
 
+	lockdep_assert_held(&l->lock);
 	list_for_each_entry(ep, &l->ready, wait_link) {
 		if (!ep->su->held)
 			return ep;
@@ -89,11 +92,12 @@ static struct kiw_ep *listener_next(const struct kiw_listener *l)
 	return NULL;
 }
 
-/* Something has changed for @ep: another one's turn may have come. The listener's lock is held. */
+/* Something has changed for @ep: another one's turn may have come. */
 static void listener_pass(const struct kiw_listener *l, const struct kiw_ep *ep)
 {
 	struct kiw_ep *next = listener_next(l);
 
+	lockdep_assert_held(&l->lock);
 	if (next && next != ep)
 		kiw_inbox_post(&next->inbox, KIW_EP_SOCKET);
 }
@@ -106,6 +110,7 @@ void kiw_listener_leave(struct kiw_ep *ep)
 {
 	struct kiw_listener *l = ep->listener;
 
+	lockdep_assert_held(&ep->mutex);
 	if (!l)
 		return;
 	ep->listener = NULL;
@@ -160,6 +165,7 @@ int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
 	struct kiw_listener *l = ep->listener;
 	int err = -ECONNABORTED;
 
+	lockdep_assert_held(&ep->mutex);
 	mutex_lock(&l->lock);
 	if (l->id)
 		err = may_tell(l, ep) ? l->id->event_handler(l->id, event) : -EAGAIN;
@@ -183,6 +189,7 @@ void kiw_listener_ready(struct kiw_ep *ep)
 	struct kiw_listener *l = ep->listener;
 	struct kiw_ep *before;
 
+	lockdep_assert_held(&ep->mutex);
 	mutex_lock(&l->lock);
 	ep->su->ready = jiffies;
 	ep->su->held = true;

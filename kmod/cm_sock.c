@@ -367,6 +367,7 @@ int kiw_ep_hook(struct kiw_ep *ep, const struct kiw_sk_ops *saved)
 	struct sock *sk = ep->sock->sk;
 	bool taken;
 
+	lockdep_assert_held(&ep->mutex);
 	lock_sock(sk);
 	write_lock_bh(&sk->sk_callback_lock);
 	taken = kiw_sock_taken(sk);
@@ -400,6 +401,7 @@ void kiw_ep_unhook(struct kiw_ep *ep)
 {
 	struct sock *sk;
 
+	lockdep_assert_held(&ep->mutex);
 	if (!ep->hooked)
 		return;
 	ep->hooked = false;
@@ -426,6 +428,7 @@ bool kiw_ep_excess(struct kiw_ep *ep)
 	struct sock *sk = ep->sock->sk;
 	bool excess;
 
+	lockdep_assert_held(&ep->mutex);
 	lock_sock(sk);
 	excess = tcp_inq(sk) > 0;
 	release_sock(sk);
@@ -443,6 +446,7 @@ int kiw_ep_push(struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
 
+	lockdep_assert_held(&ep->mutex);
 	while (su->out_sent < su->out_len) {
 		struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 		struct kvec iov = {
@@ -471,6 +475,7 @@ int kiw_ep_pull(struct kiw_ep *ep, enum kiw_mpa_kind kind, struct kiw_mpa_frame 
 {
 	struct kiw_startup *su = ep->su;
 
+	lockdep_assert_held(&ep->mutex);
 	for (;;) {
 		struct msghdr msg = {};
 		struct kvec iov;

@@ -5,6 +5,7 @@
 
 #include "builder.h"
 #include "stream.h"
+#include "trace.h"
 
 /* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read */
 #define MESSAGE_LARGE 32768
@@ -12,6 +13,7 @@
 static int message_begin(struct kiw_builder *f, struct kiw_stream *s, const void *hdr, u32 hdr_len,
 			 u32 payload)
 {
+	kiw_stream_assert_held(s);
 	f->batch = &s->tx.batch;
 	f->qp = s->qp;
 	f->gfp = s->sk->sk_allocation;
@@ -19,15 +21,25 @@ static int message_begin(struct kiw_builder *f, struct kiw_stream *s, const void
 	return kiw_fpdu_begin(f, s->neg.markers_tx, hdr, hdr_len, payload);
 }
 
+static int message_end(struct kiw_builder *f, const u8 *hdr, u32 payload)
+{
+	int ret = kiw_fpdu_end(f);
+
+	if (!ret)
+		trace_kiw_fpdu_out(f->qp->ibqp.qp_num, hdr[1] & KIW_RDMAP_OP_MASK,
+				   hdr[0] & KIW_DDP_LAST, payload);
+	return ret;
+}
+
 /* A whole FPDU without payload */
-static int message_control(struct kiw_stream *s, const void *ulpdu, u32 len)
+static int message_control(struct kiw_stream *s, const u8 *ulpdu, u32 len)
 {
 	struct kiw_builder f;
 	int ret;
 
 	ret = message_begin(&f, s, ulpdu, len, 0);
 	if (!ret)
-		ret = kiw_fpdu_end(&f);
+		ret = message_end(&f, ulpdu, 0);
 	if (ret)
 		kiw_fpdu_undo(&f);
 	return ret;
@@ -53,6 +65,7 @@ int kiw_message_terminate(struct kiw_stream *s)
 
 void kiw_message_failed(struct kiw_stream *s, enum ib_wc_status status)
 {
+	kiw_stream_assert_held(s);
 	kiw_sq_done(&s->qp->sq, s->tx.req.index, status);
 	s->tx.message = KIW_MESSAGE_NONE;
 	s->tx.taken = false;
@@ -128,7 +141,7 @@ static int message_put_payload(struct kiw_builder *f, const struct kiw_send_req 
  * Add the FPDU of @hdr and the next @n bytes of the request under way.
  * Return: 1, 0 when the request has failed, or -ENOMEM.
  */
-static int message_segment(struct kiw_stream *s, const void *hdr, u32 hdr_len, u32 n)
+static int message_segment(struct kiw_stream *s, const u8 *hdr, u32 hdr_len, u32 n)
 {
 	struct kiw_tx *tx = &s->tx;
 	enum kiw_region_fault fault;
@@ -139,7 +152,7 @@ static int message_segment(struct kiw_stream *s, const void *hdr, u32 hdr_len, u
 	if (!ret)
 		ret = message_put_payload(&f, &tx->req, tx->off, n, &fault);
 	if (!ret)
-		ret = kiw_fpdu_end(&f);
+		ret = message_end(&f, hdr, n);
 	if (!ret) {
 		tx->off += n;
 		return 1;
@@ -233,7 +246,7 @@ int kiw_message_response(struct kiw_stream *s)
 		ret = kiw_fpdu_put_region(&f, read->src_stag, IB_ACCESS_REMOTE_READ,
 					  read->src_to + tx->off, n, &fault);
 	if (!ret)
-		ret = kiw_fpdu_end(&f);
+		ret = message_end(&f, hdr, n);
 	if (ret) {
 		kiw_fpdu_undo(&f);
 		if (ret != -EFAULT)

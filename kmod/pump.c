@@ -229,6 +229,7 @@ bool kiw_pump_settle(struct kiw_stream *s)
 	int rounds = PUMP_ROUNDS;
 	bool more = false;
 
+	kiw_stream_assert_held(s);
 	while (s->qp) {
 		more = pump_round(s, PUMP_BATCHES);
 		if (pump_turn_over(s))
@@ -243,6 +244,7 @@ void kiw_pump_unlock(struct kiw_stream *s)
 {
 	bool more = kiw_pump_settle(s);
 
+	kiw_stream_assert_held(s);
 	s->busy = false;
 	if (s->qp && more)
 		kiw_stream_queue(s, s->tx.starved);
@@ -355,6 +357,7 @@ static void pump_write_space(struct sock *sk)
 
 void kiw_pump_start(struct kiw_stream *s)
 {
+	kiw_stream_assert_held(s);
 	pump_receive(s, false);
 }
 
@@ -362,6 +365,7 @@ void kiw_pump_hook(struct kiw_stream *s)
 {
 	struct sock *sk = s->sk;
 
+	kiw_stream_assert_held(s);
 	write_lock_bh(&sk->sk_callback_lock);
 	s->saved_data_ready = sk->sk_data_ready;
 	s->saved_state_change = sk->sk_state_change;
@@ -377,6 +381,7 @@ void kiw_pump_unhook(struct kiw_stream *s)
 {
 	struct sock *sk = s->sk;
 
+	kiw_stream_assert_held(s);
 	write_lock_bh(&sk->sk_callback_lock);
 	rcu_assign_sk_user_data(sk, NULL);
 	sk->sk_data_ready = s->saved_data_ready;

@@ -272,6 +272,7 @@ static enum ib_qp_state shown_state(const struct kiw_qp *qp)
 /* Flush a QP without a stream. */
 static void flush_idle(struct kiw_qp *qp)
 {
+	lockdep_assert_held(&qp->mutex);
 	kiw_sq_flush(qp);
 	kiw_rq_flush(qp, NULL);
 }
@@ -283,11 +284,12 @@ static void qp_forget(struct kiw_qp *qp)
 	kiw_rq_forget(&qp->rq);
 }
 
-/* The new state of a QP without a stream; mutex held. */
+/* The new state of a QP without a stream */
 static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 {
 	struct kiw_qp_step step;
 
+	lockdep_assert_held(&qp->mutex);
 	switch (to) {
 	case IB_QPS_RTR:	/* librdmacm asks for it before it accepts: nothing to do */
 		return qp->state == KIW_QP_IDLE ? 0 : -EINVAL;
@@ -324,6 +326,7 @@ static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_
 {
 	bool busy;
 
+	kiw_stream_assert_held(s);
 	switch (to) {
 	case IB_QPS_RTS:
 		return qp->state == KIW_QP_RTS ? 0 : -EINVAL;

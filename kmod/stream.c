@@ -2,6 +2,8 @@
 /* The state of a stream, and references to it. Nothing here sends, receives or waits. */
 #include "stream.h"
 
+#include "trace.h"
+
 static struct workqueue_struct *stream_wq;
 
 void kiw_stream_queue(struct kiw_stream *s, unsigned long delay)
@@ -45,6 +47,9 @@ static void stream_act_start(struct kiw_stream *s)
 
 static void stream_act_send_term(struct kiw_stream *s, const struct stream_fault *fault)
 {
+	struct kiw_term t = kiw_err_term(fault->err);
+
+	trace_kiw_stream_fail(s->qp->ibqp.qp_num, t.layer, t.etype, t.code);
 	s->terminated = true;
 	if (kiw_term_possible(fault->err))
 		s->tx.term_len = kiw_term_build(s->tx.term, fault->err, fault->ulpdu, fault->have,
@@ -83,6 +88,7 @@ static struct kiw_qp_step stream_step(struct kiw_stream *s, enum kiw_qp_event ev
 
 	kiw_stream_assert_held(s);
 	if (step.valid) {
+		trace_kiw_qp_state(s->qp->ibqp.qp_num, event, s->qp->state, step.next);
 		WRITE_ONCE(s->qp->state, step.next);
 		stream_act(s, step.actions, fault);
 	}

@@ -14,6 +14,7 @@
 
 bool kiw_tx_pending(const struct kiw_stream *s)
 {
+	kiw_stream_assert_held(s);
 	return s->tx.term_len || kiw_batch_unsent(&s->tx.batch);
 }
 
@@ -21,6 +22,7 @@ bool kiw_tx_more(const struct kiw_stream *s)
 {
 	const struct kiw_tx *tx = &s->tx;
 
+	kiw_stream_assert_held(s);
 	/* A request that was taken and is held back waits for a Read, and all behind it does. */
 	return kiw_tx_pending(s) || tx->message == KIW_MESSAGE_REQUEST ||
 	       kiw_reads_in_len(&tx->reads_in) || (!tx->taken && kiw_sq_posted(&s->qp->sq));
@@ -202,6 +204,7 @@ bool kiw_tx_run(struct kiw_stream *s, int budget)
 	struct kiw_batch *batch = &s->tx.batch;
 	bool more = true;
 
+	kiw_stream_assert_held(s);
 	s->tx.starved = !kiw_batch_begin(batch, s->sk->sk_allocation);
 	if (!s->tx.starved)
 		more = tx_run(s, budget);
