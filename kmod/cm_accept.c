@@ -96,11 +96,12 @@ static void reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const vo
 }
 
 /* Tell the peer that nothing comes of it, as far as it can still be told, and end. */
-static void refuse(struct kiw_ep *ep, const void *pd, u16 pd_len)
+static void refuse(struct kiw_ep *ep, const char *why, const void *pd, u16 pd_len)
 {
 	struct kiw_startup *su = ep->su;
 	struct kiw_mpa_frame rep;
 
+	ibdev_dbg(&ep->dev->ibdev, "connection of %pISpc refused: %s\n", &su->remote, why);
 	kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_REJECTS);
 	request_forget(ep);
 	kiw_listener_leave(ep);
@@ -162,20 +163,21 @@ static void request_received(struct kiw_ep *ep)
 	/* The initiator has to wait for our Reply. */
 	if (kiw_ep_excess(ep) ||
 	    kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms) == KIW_ERR_LLP_FRAME) {
+		ibdev_dbg(&ep->dev->ibdev, "a connection ends: its Request can't be answered\n");
 		kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_MALFORMED);
 		kiw_ep_end(ep, 0, KIW_END_FIN);
-		return;
-	}
-	if (su->req.pd_len > U8_MAX) {
-		refuse(ep, NULL, 0);
 		return;
 	}
 	if (kiw_sock_names(ep->sock, &su->local, &su->remote)) {
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 		return;
 	}
+	if (su->req.pd_len > U8_MAX) {
+		refuse(ep, "more private data than iw_cm can pass on", NULL, 0);
+		return;
+	}
 	if (request_add(ep)) {
-		refuse(ep, NULL, 0);
+		refuse(ep, "out of memory", NULL, 0);
 		return;
 	}
 	kiw_ep_enter(ep, KIW_ST_REQUEST_READY);
@@ -203,9 +205,10 @@ static void responder_expired(struct kiw_ep *ep)
 {
 	/* It is us who failed when the Request was complete. */
 	if (ep->state == KIW_ST_REQUEST_READY || ep->state == KIW_ST_REQUESTED) {
-		refuse(ep, NULL, 0);
+		refuse(ep, "no decision in time", NULL, 0);
 		return;
 	}
+	ibdev_dbg(&ep->dev->ibdev, "a connection ends: its peer took too long in the start-up\n");
 	kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_TIMEOUTS);
 	kiw_ep_end(ep, 0, KIW_END_RESET);
 }
@@ -275,6 +278,8 @@ void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 		kiw_ep_deadline(ep, kiw_mpa_secs());
 		kiw_ep_enter(ep, KIW_ST_REQUEST_WAIT);
 		if (kiw_ep_hook(ep, &l->ep.saved) || !kiw_listener_add(l, ep)) {
+			ibdev_dbg(&ep->dev->ibdev,
+				  "a connection is reset: too many wait, or a sockmap has it\n");
 			kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_REJECTS);
 			kiw_ep_end(ep, 0, KIW_END_RESET);
 		}
@@ -340,7 +345,7 @@ int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		else if (ep->su->out_sent)
 			kiw_ep_end(ep, 0, KIW_END_RESET);
 		else
-			refuse(ep, NULL, 0);
+			refuse(ep, "the user couldn't accept", NULL, 0);
 	}
 	mutex_unlock(&ep->mutex);
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
@@ -364,7 +369,7 @@ int kiw_reject(struct iw_cm_id *id, const void *pdata, u8 pdata_len)
 		return 0;
 	mutex_lock(&ep->mutex);
 	if (ep->state == KIW_ST_REQUESTED)
-		refuse(ep, pdata, pdata_len);
+		refuse(ep, "by the user", pdata, pdata_len);
 	mutex_unlock(&ep->mutex);
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);

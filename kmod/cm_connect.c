@@ -298,6 +298,8 @@ int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		kiw_ep_end(ep, err, KIW_END_RESET);
 	mutex_unlock(&ep->mutex);
 
+	if (err)
+		ibdev_dbg(&dev->ibdev, "connect refused: %d\n", err);
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);	/* sets the timer, or tidies up */
 	kiw_ep_put(ep);
 	return err;

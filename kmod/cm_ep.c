@@ -251,7 +251,8 @@ void kiw_ep_established(struct kiw_ep *ep)
 void kiw_ep_fail(struct kiw_ep *ep, int status)
 {
 	lockdep_assert_held(&ep->mutex);
-	ibdev_dbg(&ep->dev->ibdev, "connect failed: %d\n", status);
+	ibdev_dbg(&ep->dev->ibdev, "connection to %pISpc failed: %d\n", &ep->id->m_remote_addr,
+		  status);
 	kiw_stat_inc(&ep->dev->stats, KIW_STAT_CONNECT_FAILS);
 	ep->status = status;
 	ep->owed |= KIW_OWED_REPLY;
