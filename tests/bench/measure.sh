@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# run.sh full|quick REPETITIONS TENTHS NAME...: measures, inside a guest that scripts/bench has booted with the peer driver.
+# measure.sh full|quick REPETITIONS TENTHS NAME...: measures, inside a guest that scripts/bench has booted with the peer driver.
 # Each run should take about TENTHS tenths of a second. One line of JSON for each run goes to /out/samples.jsonl.
 #
 # Contenders take turns within every repetition, so that a busy moment of the machine meets all of them. The first round
