@@ -7,6 +7,7 @@
 
 #include "context.hpp"
 #include "memory.hpp"
+#include "opcodes.hpp"
 #include "private_abi.hpp"
 #include "qp.hpp"
 
@@ -16,22 +17,8 @@ namespace {
 
 static_assert(offsetof(Cq, ibv) == 0);
 
-/// Polls in vain, ten or twenty microseconds, before another process may have the processor.
+/// Empty polls in a row, 10 to 20 us of them, before the CPU is yielded to another process.
 constexpr std::uint32_t patience = 1024;
-
-constexpr ibv_wc_opcode wc_opcode(std::uint8_t opcode)
-{
-	switch (opcode) {
-	case KIW_WR_WRITE:
-		return IBV_WC_RDMA_WRITE;
-	case KIW_WR_READ:
-		return IBV_WC_RDMA_READ;
-	case KIW_WR_RECV:
-		return IBV_WC_RECV;
-	default:
-		return IBV_WC_SEND;
-	}
-}
 
 ibv_wc translate(const kiw_cqe &cqe)
 {
@@ -49,7 +36,7 @@ ibv_wc translate(const kiw_cqe &cqe)
 	return wc;
 }
 
-/// As poll_cq; with idle, how often in a row nothing was found.
+/// As poll_cq. Sets idle to the number of empty polls in a row.
 int take(Cq &cq, int max, ibv_wc *wc, std::uint32_t &idle)
 {
 	Guard guard(cq.lock);
@@ -126,7 +113,7 @@ int poll_cq(ibv_cq *cq, int max, ibv_wc *wc)
 	std::uint32_t idle = 0;
 	const int found = take(Cq::from(cq), max, wc, idle);
 
-	// What is waited for may be the work of whoever has no processor meanwhile.
+	// The completion may depend on a thread that waits for this CPU.
 	if (found == 0 && idle % patience == 0)
 		sched_yield();
 	return found;

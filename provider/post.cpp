@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "opcodes.hpp"
 #include "qp.hpp"
 
 namespace kiw {
@@ -17,7 +18,6 @@ static_assert(offsetof(ibv_sge, addr) == offsetof(kiw_sge, addr));
 static_assert(offsetof(ibv_sge, length) == offsetof(kiw_sge, length));
 static_assert(offsetof(ibv_sge, lkey) == offsetof(kiw_sge, lkey));
 
-constexpr unsigned int known_flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
 constexpr std::uint64_t max_message = std::uint64_t{1} << 31;
 
 bool too_many_sges(int num_sge, std::uint32_t max)
@@ -26,13 +26,13 @@ bool too_many_sges(int num_sge, std::uint32_t max)
 }
 
 /// Sum of the lengths, or more than max_message.
-std::uint64_t payload_octets(const ibv_send_wr &wr)
+std::uint64_t payload_length(const ibv_send_wr &wr)
 {
-	std::uint64_t octets = 0;
+	std::uint64_t length = 0;
 
 	for (int i = 0; i < wr.num_sge; i++)
-		octets += wr.sg_list[i].length;
-	return octets;
+		length += wr.sg_list[i].length;
+	return length;
 }
 
 void copy_inline(const ibv_send_wr &wr, std::byte *to)
@@ -51,61 +51,68 @@ void copy_sges(const ibv_sge *sges, int count, std::byte *to)
 		std::memcpy(to, sges, static_cast<std::size_t>(count) * sizeof(*sges));
 }
 
+/// Writes the region or memory of the peer that the request names.
+void write_remote(Remote remote, const ibv_send_wr &wr, kiw_wqe &wqe)
+{
+	switch (remote) {
+	case Remote::nothing:
+		break;
+	case Remote::region:
+		wqe.rkey = wr.invalidate_rkey;
+		break;
+	case Remote::memory:
+		wqe.remote_addr = wr.wr.rdma.remote_addr;
+		wqe.rkey = wr.wr.rdma.rkey;
+		break;
+	}
+}
+
+/// The slot's flags.
+std::uint8_t slot_flags(unsigned int send_flags, bool signal_all)
+{
+	std::uint8_t flags = 0;
+
+	if ((send_flags & IBV_SEND_SIGNALED) || signal_all)
+		flags |= KIW_WQE_SIGNALED;
+	if (send_flags & IBV_SEND_FENCE)
+		flags |= KIW_WQE_FENCE;
+	if (send_flags & IBV_SEND_SOLICITED)
+		flags |= KIW_WQE_SOLICITED;
+	if (send_flags & IBV_SEND_INLINE)
+		flags |= KIW_WQE_INLINE;
+	return flags;
+}
+
 /// Writes one request into its slot. Returns 0, or EINVAL and the slot is as good as untouched.
 int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 {
-	kiw_wqe wqe{};
-	bool message = false;
+	const SendOpcode *row = send_opcode(wr.opcode);
 
-	switch (wr.opcode) {
-	case IBV_WR_SEND:
-		wqe.opcode = KIW_WR_SEND;
-		message = true;
-		break;
-	case IBV_WR_SEND_WITH_INV:
-		wqe.opcode = KIW_WR_SEND_INV;
-		wqe.rkey = wr.invalidate_rkey;
-		message = true;
-		break;
-	case IBV_WR_RDMA_WRITE:
-		wqe.opcode = KIW_WR_WRITE;
-		wqe.remote_addr = wr.wr.rdma.remote_addr;
-		wqe.rkey = wr.wr.rdma.rkey;
-		break;
-	case IBV_WR_RDMA_READ:
-		wqe.opcode = KIW_WR_READ;
-		wqe.remote_addr = wr.wr.rdma.remote_addr;
-		wqe.rkey = wr.wr.rdma.rkey;
-		break;
-	default:
-		return EINVAL;
-	}
-	if ((wr.send_flags & ~known_flags) || too_many_sges(wr.num_sge, qp.sq.max_sge))
+	if (!row || (wr.send_flags & ~row->flags) || too_many_sges(wr.num_sge, qp.sq.max_sge))
 		return EINVAL;
 
-	const std::uint64_t octets = payload_octets(wr);
-	if (octets > max_message)
+	const std::uint64_t length = payload_length(wr);
+	if (length > max_message)
 		return EINVAL;
 
+	// Written in place: a local copy would be stored by fields and loaded whole, which stalls the CPU.
+	kiw_wqe &wqe = *reinterpret_cast<kiw_wqe *>(slot);
+	const bool is_inline = wr.send_flags & IBV_SEND_INLINE;
+
+	if (is_inline && length > qp.max_inline)
+		return EINVAL;
+	wqe = {};
+	wqe.opcode = row->op;
+	wqe.flags = slot_flags(wr.send_flags & ~row->ignored, qp.signal_all);
 	wqe.wr_id = wr.wr_id;
-	if ((wr.send_flags & IBV_SEND_SIGNALED) || qp.signal_all)
-		wqe.flags |= KIW_WQE_SIGNALED;
-	if (wr.send_flags & IBV_SEND_FENCE)
-		wqe.flags |= KIW_WQE_FENCE;
-	if (message && (wr.send_flags & IBV_SEND_SOLICITED))
-		wqe.flags |= KIW_WQE_SOLICITED;
-
-	if (wr.send_flags & IBV_SEND_INLINE) {
-		if (wr.opcode == IBV_WR_RDMA_READ || octets > qp.max_inline)
-			return EINVAL;
-		wqe.flags |= KIW_WQE_INLINE;
-		wqe.inline_len = static_cast<std::uint32_t>(octets);
+	write_remote(row->remote, wr, wqe);
+	if (is_inline) {
+		wqe.inline_len = static_cast<std::uint32_t>(length);
 		copy_inline(wr, slot + sizeof(wqe));
 	} else {
 		wqe.num_sge = static_cast<std::uint8_t>(wr.num_sge);
 		copy_sges(wr.sg_list, wr.num_sge, slot + sizeof(wqe));
 	}
-	std::memcpy(slot, &wqe, sizeof(wqe));
 	return 0;
 }
 
@@ -129,7 +136,7 @@ struct SendSide {
 	static WorkQueue &queue(Qp &qp) { return qp.sq; }
 	static int write(const Qp &qp, const Request &wr, std::byte *slot) { return write_send(qp, wr, slot); }
 	static int ring(Qp &qp) { return qp.doorbell.ring_send(); }
-	/// A kernel that drains will see what was published, unless the QP is in error.
+	/// While KIW_RING_DRAINING is set the kernel sees what is published, unless the QP is in error.
 	static bool wants_doorbell(const WorkRing &ring)
 	{
 		return (ring.flags() & (KIW_RING_DRAINING | KIW_RING_FLUSH)) != KIW_RING_DRAINING;
@@ -168,8 +175,8 @@ int fill(Qp &qp, typename Side::Request *wr, typename Side::Request **bad_wr)
 	return error;
 }
 
-/// The connection was closed in good order and the QP is idle again, or gone with its device: what the kernel took is
-/// done, and it takes nothing more.
+/// Whether the QP is idle after an orderly close, or gone with its device: the kernel has finished what it took, and
+/// takes no more.
 constexpr bool idle(int refused)
 {
 	return refused == EINVAL || refused == ENOTCONN;
@@ -179,22 +186,22 @@ constexpr bool idle(int refused)
 struct Batch {
 	std::uint32_t first;
 	std::uint32_t count;
-	// The queue's, before that
+	// The queue's counts before it
 	std::uint32_t accepted;
 	std::uint32_t promises;
 };
 
-/// The doorbell for a batch was refused: what the kernel hasn't got must not stay in the ring, where a later doorbell
-/// would have it sent after all. Returns how many of the batch the kernel has; if that isn't all of them, refused says
-/// why.
+/// Called when the doorbell for a batch was refused. Takes the requests that the kernel hasn't got out of the ring,
+/// where a later doorbell would send them after all. Returns how many of the batch the kernel has; if these aren't all,
+/// refused says why.
 ///
-/// The ring tells what is done, but not what the kernel has taken and not done yet. It looks at the ring in the
-/// doorbells of other threads, hence these are waited for, and only what none of them can have shown to the kernel is
-/// taken back. Of several threads that are refused at once, each takes back all from its own requests on; nobody
-/// publishes before the last has done so, thus no index is used twice meanwhile.
+/// The ring tells which requests are done, but not which the kernel has taken and not done yet. The kernel reads the
+/// ring during the doorbells of other threads. So this waits for them and takes back only what none of them can have
+/// shown to the kernel. If several threads are refused at once, each takes back everything from its own requests on.
+/// No thread publishes before the last has done so, so no index is used twice meanwhile.
 ///
-/// One case is left: work of the connection itself, such as a Read's response, makes the kernel look between the
-/// refusal and our taking back. It then finds an index that went back, and ends the QP with an error.
+/// One case remains: work of the connection itself, such as a Read's response, makes the kernel read the ring after
+/// the refusal and before the index goes back. The kernel then sees an index that went back and ends the QP.
 template <typename Side>
 std::uint32_t settle(Qp &qp, const Batch &batch, int &refused)
 {
@@ -203,7 +210,7 @@ std::uint32_t settle(Qp &qp, const Batch &batch, int &refused)
 
 	queue.settled++;
 	queue.await_doorbells();
-	// Less than the batch is there: another thread has taken back, and what is left of it the kernel has.
+	// Another thread has taken back a part of the batch; the kernel has the rest.
 	const auto there = static_cast<std::int32_t>(queue.next - batch.first);
 	if (there < static_cast<std::int32_t>(batch.count))
 		return static_cast<std::uint32_t>(std::max(there, 0));
@@ -212,7 +219,7 @@ std::uint32_t settle(Qp &qp, const Batch &batch, int &refused)
 		if (batch.promises != queue.promises || !Side::wants_doorbell(queue.ring))
 			return batch.count;
 		if (batch.accepted != queue.accepted.load(std::memory_order_acquire)) {
-			// A doorbell that may have been for the batch, too; if not, then this one or the next.
+			// A doorbell since then may have covered the batch. If not, this one does or the next.
 			refused = Side::ring(qp);
 			if (!refused)
 				queue.accept();
@@ -249,7 +256,7 @@ int post(Qp &qp, typename Side::Request *wr, typename Side::Request **bad_wr)
 	if (!ring)
 		return error;
 
-	// Without the lock: nobody waits for the one that is in the kernel and sending.
+	// Without the lock: no thread waits for the one that sends in the kernel.
 	int refused = Side::ring(qp);
 	if (!refused) [[likely]] {
 		queue.accepted.fetch_add(1, std::memory_order_release);
@@ -266,8 +273,8 @@ int post(Qp &qp, typename Side::Request *wr, typename Side::Request **bad_wr)
 	return refused;
 }
 
-/// Before the first request of a connection, and after a refusal: finds out whether doorbells are accepted. Nothing
-/// may be published before that a later one would send after all.
+/// Rings before the first request of a connection, and after a refusal, to find out whether doorbells are accepted.
+/// What was published before that, a later doorbell would send after all.
 int check_connected(Qp &qp)
 {
 	if (qp.connected.load(std::memory_order_relaxed)) [[likely]]

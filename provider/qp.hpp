@@ -9,6 +9,7 @@
 
 #include "doorbell.hpp"
 #include "lock.hpp"
+#include "opcodes.hpp"
 #include "origin.hpp"
 #include "private_abi.hpp"
 #include "ring.hpp"
@@ -26,31 +27,31 @@ struct alignas(64) WorkQueue { // NOLINT(clang-analyzer-optin.performance.Paddin
 	std::uint32_t limit = 0;
 	std::uint32_t max_sge = 0;
 
-	// What a poster has to know of the others when its doorbell was refused; see settle() in post.cpp. Each
-	// doorbell is begun, and then accepted or refused, which its thread counts without the lock.
+	// State of the doorbells of all threads, for a thread with a refused one; see settle() in post.cpp. Each
+	// doorbell is begun, and then accepted or refused; its thread counts the latter two without the lock.
 	std::uint32_t begun = 0;
 	std::atomic<std::uint32_t> accepted = 0;
 	std::atomic<std::uint32_t> refused = 0;
-	// Refused doorbells whose requests have been taken back, or turned out to be the kernel's.
+	// Refused doorbells that are dealt with: their requests were taken back, or the kernel has them.
 	std::uint32_t settled = 0;
 	// Lists that needed no doorbell: the kernel had promised to look.
 	std::uint32_t promises = 0;
 
-	// Requests below this index are over and their slots free. Written by whoever polls the CQ, hence
-	// a cache line of its own.
+	// Requests below this index are over and their slots free. Written by the thread that polls the CQ,
+	// hence a cache line of its own.
 	alignas(64) std::atomic<std::uint32_t> released = 0;
 
 	bool has_room(std::uint32_t index) const { return index - released.load(std::memory_order_acquire) < limit; }
 	void release_through(std::uint32_t index) { released.store(index + 1, std::memory_order_release); }
 
-	/// Takes the lock to publish: not before all refused doorbells are settled.
+	/// Takes the lock to publish, after all refused doorbells are settled.
 	void lock_to_post();
-	/// Waits for the doorbells of other threads. Under the lock, so that none begins.
+	/// Waits for the doorbells of other threads. Under the lock, so that no new one begins.
 	void await_doorbells() const;
 	/// A doorbell rung under the lock was accepted.
 	void accept();
 
-	/// The QP was reset: no completion will be polled for what the kernel is done with.
+	/// After a reset: frees the slots that the kernel is done with, since no completion will free them.
 	void release_consumed();
 };
 
@@ -73,7 +74,7 @@ struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	std::uint64_t cookie() const { return reinterpret_cast<std::uintptr_t>(this); }
 
 	/// Frees the slots that a completion tells to be free. Under the CQ's lock.
-	void complete(const kiw_cqe &cqe) { (cqe.opcode == KIW_WR_RECV ? rq : sq).release_through(cqe.wq_index); }
+	void complete(const kiw_cqe &cqe) { (is_receive(cqe.opcode) ? rq : sq).release_through(cqe.wq_index); }
 
 	/// Takes its completions out of both CQs.
 	void forget_completions();

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// What the opcodes of work requests and completions mean. A new one is a row here.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <infiniband/verbs.h>
+
+#include "kiwarp-abi.h"
+
+namespace kiw {
+
+/// What a send request names at the peer, and where in ibv_send_wr it stands.
+enum class Remote : std::uint8_t {
+	nothing,
+	region, // invalidate_rkey
+	memory, // wr.rdma
+};
+
+/// How a send request is written into the ring, and how its completion is reported.
+struct SendOpcode {
+	ibv_wr_opcode verb;
+	kiw_wr_op op;
+	ibv_wc_opcode completion;
+	Remote remote;
+	// Flags that the request may have. Any other is refused.
+	unsigned int flags;
+	// Flags among them without a meaning for it. They are ignored.
+	unsigned int ignored;
+};
+
+inline constexpr unsigned int any_flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+
+inline constexpr SendOpcode send_opcodes[] = {
+	{IBV_WR_SEND, KIW_WR_SEND, IBV_WC_SEND, Remote::nothing, any_flags | IBV_SEND_INLINE, 0},
+	{IBV_WR_SEND_WITH_INV, KIW_WR_SEND_INV, IBV_WC_SEND, Remote::region, any_flags | IBV_SEND_INLINE, 0},
+	{IBV_WR_RDMA_WRITE, KIW_WR_WRITE, IBV_WC_RDMA_WRITE, Remote::memory, any_flags | IBV_SEND_INLINE,
+		IBV_SEND_SOLICITED},
+	{IBV_WR_RDMA_READ, KIW_WR_READ, IBV_WC_RDMA_READ, Remote::memory, any_flags, IBV_SEND_SOLICITED},
+};
+
+/// A completion of the receive queue.
+struct RecvOpcode {
+	kiw_wr_op op;
+	ibv_wc_opcode completion;
+};
+
+inline constexpr RecvOpcode recv_opcodes[] = {
+	{KIW_WR_RECV, IBV_WC_RECV},
+};
+
+namespace detail {
+
+consteval std::size_t verbs_end()
+{
+	std::size_t end = 0;
+
+	for (const SendOpcode &row : send_opcodes)
+		end = row.verb >= end ? row.verb + 1 : end;
+	return end;
+}
+
+/// The rows by the opcode of verbs. Rows without flags are those of opcodes that kiwarp doesn't have.
+consteval auto by_verb()
+{
+	std::array<SendOpcode, verbs_end()> table{};
+
+	for (const SendOpcode &row : send_opcodes)
+		table[row.verb] = row;
+	return table;
+}
+
+/// Opcodes of completions by the opcode in the ring. What the kernel never writes there counts as a Send.
+consteval auto by_op()
+{
+	std::array<ibv_wc_opcode, 256> table{};
+
+	table.fill(IBV_WC_SEND);
+	for (const SendOpcode &row : send_opcodes)
+		table[row.op] = row.completion;
+	for (const RecvOpcode &row : recv_opcodes)
+		table[row.op] = row.completion;
+	return table;
+}
+
+inline constexpr auto sends = by_verb();
+inline constexpr auto completions = by_op();
+
+} // namespace detail
+
+/// The row of an opcode of verbs, or nullptr.
+constexpr const SendOpcode *send_opcode(ibv_wr_opcode verb)
+{
+	const auto index = static_cast<std::size_t>(verb);
+
+	if (index >= detail::sends.size() || !detail::sends[index].flags)
+		return nullptr;
+	return &detail::sends[index];
+}
+
+constexpr ibv_wc_opcode wc_opcode(std::uint8_t op)
+{
+	return detail::completions[op];
+}
+
+/// Whether a completion is one of the receive queue; verbs gives those a bit.
+constexpr bool is_receive(std::uint8_t op)
+{
+	return wc_opcode(op) & IBV_WC_RECV;
+}
+
+static_assert(send_opcode(IBV_WR_RDMA_READ)->op == KIW_WR_READ && !send_opcode(IBV_WR_SEND_WITH_IMM));
+static_assert(is_receive(KIW_WR_RECV) && !is_receive(KIW_WR_SEND));
+
+} // namespace kiw
