@@ -20,15 +20,15 @@ struct alignas(64) Cq {
 	Origin origin;
 	// Protects what follows, and the slots.
 	Lock lock;
-	// The ring's copy is only written.
+	// Index of the next completion; the ring's copy is only written.
 	std::uint32_t consumed = 0;
-	// Polls since something was found.
+	// Empty polls since the last completion.
 	std::uint32_t idle = 0;
 
 	static Cq &from(ibv_cq *cq) { return *reinterpret_cast<Cq *>(cq); }
 
-	/// Makes poll_cq skip what it holds of a QP. The kernel adds nothing more for that QP, and when
-	/// this returns, no poll_cq looks at the QP any more.
+	/// Makes poll_cq skip the completions of a QP, for which the kernel must add no more. When this
+	/// returns, no poll_cq uses the QP.
 	void forget(const Qp &qp);
 };
 

@@ -17,7 +17,7 @@ constexpr pabi::Match match_table[] = {
 	{},
 };
 
-/// A device that only has such a name, but is driven by somebody else, isn't ours.
+/// A device with such a name and another driver isn't kiwarp's.
 bool match_device(pabi::SysfsDevice *sysfs)
 {
 	return sysfs->driver_id == KIWARP_DRIVER_ID || sysfs->driver_id == 0;

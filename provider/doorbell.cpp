@@ -14,7 +14,7 @@ namespace kiw {
 
 namespace {
 
-// uverbs allocates a little before it gets to us.
+// uverbs allocates a little memory before it calls the module.
 constexpr int tries = 8;
 
 constexpr bool transient(int error)
@@ -38,9 +38,9 @@ static_assert(offsetof(Invocation, attrs) == sizeof(ib_uverbs_ioctl_hdr));
 static_assert(offsetof(Invocation, driver_id) == offsetof(ib_uverbs_ioctl_hdr, driver_id));
 static_assert(sizeof(ib_uverbs_attr) == 16);
 
-constexpr ib_uverbs_attr attribute(std::uint16_t id, std::uint16_t octets, std::uint64_t data)
+constexpr ib_uverbs_attr attribute(std::uint16_t id, std::uint16_t length, std::uint64_t data)
 {
-	return {.attr_id = id, .len = octets, .flags = UVERBS_ATTR_F_MANDATORY, .attr_data = {}, .data = data};
+	return {.attr_id = id, .len = length, .flags = UVERBS_ATTR_F_MANDATORY, .attr_data = {}, .data = data};
 }
 
 std::uint64_t address(const void *object)
@@ -79,7 +79,8 @@ void Doorbell::init(int cmd_fd, std::uint32_t qp_handle)
 
 int Doorbell::by_write(const Command &command) const
 {
-	// Not write(), which is a cancellation point: a thread that ended in here would be waited for, see WorkQueue.
+	// Not write(), which is a cancellation point: other threads would wait for a thread that ended here, see
+	// WorkQueue.
 	return ::syscall(SYS_write, fd_, &command, sizeof(command)) == sizeof(command) ? 0 : errno;
 }
 
@@ -96,7 +97,7 @@ int Doorbell::by_ioctl(const Command &command) const
 		.reserved2 = 0,
 		.attrs =
 			{
-				// What follows on the header of a write
+				// What follows the header of a write
 				attribute(UVERBS_ATTR_CORE_IN, sizeof(command) - sizeof(command.header),
 					address(&command.response)),
 				attribute(UVERBS_ATTR_CORE_OUT, sizeof(bad_wr_), address(&bad_wr_)),

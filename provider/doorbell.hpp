@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// How the kernel is told to look at a ring: the uverbs commands POST_SEND and POST_RECV without any
-// work request in them.
+// Doorbells make the kernel look at a ring. They are the uverbs commands POST_SEND and POST_RECV without a
+// work request.
 //
-// The fast way is write(2) on the uverbs file. uverbs refuses it with EACCES to a thread whose credentials aren't those
-// that opened the file, equal ones included: after setresuid(2) it never works again. The same command by ioctl(2) has
-// no such check. It takes longer, so it is used from the first such refusal on.
+// write(2) on the uverbs file is the fast way. uverbs refuses it with EACCES to a thread with other credentials than
+// those that opened the file, even if they are equal: after setresuid(2) it never works again. ioctl(2) runs the same
+// command without this check but takes longer. It is used after the first such refusal.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ private:
 	Command send_;
 	Command recv_;
 	int fd_;
-	std::uint32_t bad_wr_; // the kernel's answer to both; nobody reads it
+	std::uint32_t bad_wr_; // the kernel's answer to both, never read
 	std::atomic<bool> write_refused_ = false;
 };
 

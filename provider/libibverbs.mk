@@ -2,7 +2,7 @@
 #
 # What the libibverbs speaks that the linker takes. Sets
 #   PABI         the number of its private ABI, which is part of a provider's file name
-#   RDMA_CORE    the first release of rdma-core whose private layouts are the same, see private_abi.hpp
+#   RDMA_CORE    the first release of rdma-core with the same private layouts, see private_abi.hpp
 #   RDMA_CORES   all such releases that this provider knows
 # The number alone doesn't tell: members were added without a new one. Its public interface grew each time.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// A mutex of four octets: one atomic operation to take and one to give back while nobody else wants it.
+// A mutex of four bytes. Without contention it takes one atomic operation to lock and one to unlock.
 #pragma once
 
 #include <atomic>
@@ -36,10 +36,10 @@ private:
 	enum : std::uint32_t {
 		free,
 		held,
-		wanted, // held, and somebody may be asleep
+		wanted, // held, and another thread may be asleep
 	};
 
-	// Holders write a few slots: worth a short wait before going to sleep.
+	// Holders write a few slots, so a thread spins for a short while before it sleeps.
 	static constexpr int spins = 100;
 
 	[[gnu::cold, gnu::noinline]] void lock_contended()

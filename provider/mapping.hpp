@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Memory that the kernel has rings in. Several rings may share a mapping, which is there as long as one of them.
+// Mappings of the kernel's memory for rings. Several rings may share a mapping; it lives as long as any of them.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ private:
 /// All mappings of a context. May be called from any thread.
 class Mappings {
 public:
-	/// Finds or makes the mapping that a ring lies in. The kernel has the ring already, and not given it up.
+	/// Finds or makes the mapping that a ring lies in. The kernel must hold the ring during the call.
 	/// Returns 0, an errno value, or EPROTO if a known mapping is now said to be of another size.
 	int acquire(int fd, const kiw_ring_geometry &geometry, Mapping *&mapping);
 

@@ -7,7 +7,7 @@
 // it out. The number of the private ABI isn't enough, since it stayed the same when rdma-core 35, 36 and
 // 62 added members.
 //
-// What libibverbs owns and the provider only carries is left as opaque octets. ibv_qp_ex and
+// What libibverbs owns and the provider only carries is left as opaque bytes. ibv_qp_ex and
 // verbs_context grew, too; they are public, so they come from the installed <infiniband/verbs.h>, and a
 // provider is built for the libibverbs that it is installed beside. With KIW_OTHER_VERBS_H that header
 // is another release's: such a build only checks the layouts.
@@ -39,7 +39,7 @@
 
 namespace kiw::pabi {
 
-/// Places that moved between releases: of members in octets, of operations in slots
+/// Places that moved between releases: of members in bytes, of operations in slots
 struct Layout {
 	int rdma_core;
 	std::size_t verbs_context, sysfs_abi_ver, sysfs_device;
@@ -93,7 +93,7 @@ static_assert(sizeof(Match) == 24);
 static_assert(offsetof(Match, u) == 8);
 static_assert(offsetof(Match, kind) == 20);
 
-/// What libibverbs found out about a kernel device.
+/// What libibverbs knows of a kernel device.
 struct SysfsDevice {
 	std::byte list_entry[16];
 	void *provider_data;
@@ -184,7 +184,7 @@ static_assert(sizeof(MemoryRegion) == 56);
 static_assert(offsetof(MemoryRegion, type) == 48);
 static_assert(offsetof(MemoryRegion, access) == 52);
 
-/// Any QP may be handed to ibv_qp_to_qp_ex(), which looks at comp_mask: keep it 0.
+/// comp_mask must stay 0: any QP may be passed to ibv_qp_to_qp_ex(), which reads it.
 struct QueuePair {
 	union {
 		ibv_qp qp;
@@ -358,24 +358,24 @@ static_assert(offsetof(ContextOps, req_notify_cq) == 8 * layout.req_notify_cq);
 static_assert(offsetof(ContextOps, unimport_pd) == 8 * (layout.end - 1));
 
 /// Core part of a request. libibverbs fills it in; a request of our own may follow.
-template <std::size_t octets>
+template <std::size_t size>
 struct alignas(8) Request {
-	std::byte core[octets];
+	std::byte core[size];
 };
 
 /// The same with a request of our own behind it.
-template <std::size_t octets, typename Own>
+template <std::size_t size, typename Own>
 struct alignas(8) RequestWith {
-	std::byte core[octets];
+	std::byte core[size];
 	Own own;
 };
 
 /// A response with one of our own behind the core part.
-template <std::size_t octets, typename Own>
+template <std::size_t size, typename Own>
 struct alignas(8) Response {
-	static_assert(octets % alignof(Own) == 0);
+	static_assert(size % alignof(Own) == 0);
 
-	std::byte core[octets];
+	std::byte core[size];
 	Own own;
 };
 

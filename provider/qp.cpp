@@ -30,7 +30,7 @@ int open_queue(WorkQueue &queue, ibv_context *context, const kiw_ring_geometry &
 
 int open_queues(Qp &qp, ibv_context *context, const ibv_qp_cap &cap, const kiw_create_qp_resp &rings)
 {
-	// Slots are addressed by 32-bit numbers; whatever the kernel grants is far below that.
+	// Slots are addressed by 32-bit numbers; the kernel's grants are far below that.
 	constexpr std::uint32_t sane = 1 << 16;
 
 	if (cap.max_send_sge > sane || cap.max_recv_sge > sane || cap.max_inline_data > sane)

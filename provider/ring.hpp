@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// The process's side of the rings in kiwarp-abi.h, which states what pairs with what.
+// The process's side of the rings in kiwarp-abi.h, which states which barriers pair.
 #pragma once
 
 #include <atomic>
@@ -30,16 +30,16 @@ public:
 	}
 
 	/// Maps a ring as the kernel described it. Returns 0, an errno value, or EPROTO if the description
-	/// can't be right or is of a ring smaller than wanted.
+	/// is invalid or the ring is smaller than wanted.
 	int open(Mappings &mappings, int fd, const kiw_ring_geometry &geometry, std::uint32_t wanted_entries,
 		std::uint32_t wanted_stride)
 	{
-		const std::uint64_t octets =
+		const std::uint64_t end =
 			geometry.offset + std::uint64_t{geometry.entries} * geometry.stride + KIW_RING_HEADER;
 
 		if (!std::has_single_bit(geometry.entries) || geometry.entries < wanted_entries ||
 			geometry.stride < wanted_stride || geometry.stride % alignof(std::uint64_t) != 0 ||
-			geometry.offset % KIW_RING_ALIGN != 0 || geometry.mmap_size < octets ||
+			geometry.offset % KIW_RING_ALIGN != 0 || geometry.mmap_size < end ||
 			geometry.mmap_size > PTRDIFF_MAX)
 			return EPROTO;
 		if (const int error = mappings.acquire(fd, geometry, mapping_))
@@ -72,7 +72,7 @@ class WorkRing : public Ring<kiw_wq_ring> {
 public:
 	std::byte *slot(std::uint32_t index) const { return slot_at(index); }
 
-	/// Hands the slots below prod to the kernel. flags() afterwards tells whether it has to be told.
+	/// Hands the slots below prod to the kernel. Afterwards flags() says whether the kernel needs a doorbell.
 	void publish(std::uint32_t prod)
 	{
 		std::atomic_ref(header().prod).store(prod, std::memory_order_release);
@@ -93,13 +93,13 @@ public:
 	/// Gives the slots below cons back to the kernel.
 	void consume(std::uint32_t cons) { std::atomic_ref(header().cons).store(cons, std::memory_order_release); }
 
-	/// Asks for a notification. Completions published before are for the caller to poll.
+	/// Asks for a notification. The caller must poll for completions that were published before.
 	void arm(bool solicited_only)
 	{
 		std::atomic_ref armed(header().arm);
 
 		if (solicited_only) {
-			// Doesn't weaken what was asked for before.
+			// A request for any completion stays in force.
 			std::uint32_t expected = KIW_ARM_NONE;
 			armed.compare_exchange_strong(expected, KIW_ARM_SOLICITED, std::memory_order_relaxed);
 		} else {
