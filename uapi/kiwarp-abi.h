@@ -5,13 +5,13 @@
  * Rings
  * -----
  * A QP has a send ring and a receive ring (struct kiw_wq_ring), a CQ has a completion ring
- * (struct kiw_cq_ring). Each is a header, then `entries` slots of `stride` octets. `entries` is a
+ * (struct kiw_cq_ring). Each is a header, then `entries` slots of `stride` bytes. `entries` is a
  * power of two. Indexes are free-running 32-bit counters; slot = index & (entries - 1). Where a
  * ring is and its geometry come back from create_qp and create_cq: small rings of a context share
- * mappings, large ones have one each. A mapping is there as long as a ring in it.
+ * mappings, large ones have one each. A mapping lives as long as any ring in it.
  *
- * Who writes what, and which store pairs with which load
- * -------------------------------------------------------
+ * Writers, and which store pairs with which load
+ * ----------------------------------------------
  * Work rings: the process writes slots and `prod`, the kernel writes `cons` and `flags`.
  *
  *   process                                      kernel
@@ -34,13 +34,13 @@
  *   store prod             (release)  ------->   read the slots below p
  *   full barrier                                 store arm                 (relaxed)
  *   load arm; if set, exchange with 0            fence                     (seq_cst)
- *   and notify                                   whoever armed polls once more before it sleeps
+ *   and notify                                   poll once more before sleeping
  *
- * The kernel never trusts what it finds in a mapping: a slot is copied out once and only the copy
- * is looked at; an index that can't be right (more than `entries` outstanding) puts that QP, or
- * that CQ, into the error state and touches nothing else. Nothing that the kernel wrote is read
- * back: it keeps its own indexes. The process's indexes of receive and completion rings it looks at
- * only when what it saw last doesn't suffice: no request to take, or no room.
+ * The kernel never trusts the contents of a mapping: a slot is copied out once and only the copy
+ * is used. An invalid index (more than `entries` outstanding) puts that QP, or that CQ, into the
+ * error state and touches nothing else. The kernel never reads back what it wrote: it keeps its own
+ * indexes. It reads the process's indexes of receive and completion rings only when the value that
+ * it saw last doesn't suffice: no request to take, or no room.
  *
  * A slot of a work ring belongs to the kernel from the store of `prod` until a completion with
  * `wq_index` at or past it has been polled.
@@ -68,7 +68,7 @@
 
 /* Appended to the core part of the get_context response. */
 struct kiw_get_context_resp {
-	__u32 max_inline; /* octets, the most that create_qp grants */
+	__u32 max_inline; /* bytes, the most that create_qp grants */
 	__u32 max_send_sge;
 	__u32 max_recv_sge;
 	__u32 reserved;
@@ -77,7 +77,7 @@ struct kiw_get_context_resp {
 struct kiw_ring_geometry {
 	__aligned_u64 mmap_offset; /* to mmap() with */
 	__aligned_u64 mmap_size;
-	__aligned_u64 mapping; /* its number: no later one of the context has the same */
+	__aligned_u64 mapping; /* its number, never used again in the context */
 	__u32 offset;          /* of the ring in the mapping, a multiple of KIW_RING_ALIGN */
 	__u32 entries;         /* 0: no such ring */
 	__u32 stride;
@@ -106,7 +106,7 @@ struct kiw_create_qp_resp {
 #define KIW_RING_DRAINING 0x1 /* the kernel will look at prod again before it stops */
 #define KIW_RING_FLUSH    0x2 /* the QP is in error: what is posted needs a doorbell to flush */
 
-/* Octets from the start of a ring to its first slot. */
+/* Bytes from the start of a ring to its first slot. */
 #define KIW_RING_HEADER 128
 #define KIW_RING_ALIGN  128
 
@@ -114,7 +114,7 @@ struct kiw_create_qp_resp {
 struct kiw_wq_ring {
 	__u32 prod; /* process */
 	__u32 reserved0[15];
-	__u32 cons;  /* kernel: requests that are done with */
+	__u32 cons;  /* kernel: requests that are done */
 	__u32 flags; /* kernel */
 	__u32 reserved1[14];
 };
@@ -156,8 +156,7 @@ enum kiw_wr_op {
 
 /*
  * Send ring slot: this header, then num_sge times struct kiw_sge or, with KIW_WQE_INLINE,
- * inline_len octets of payload. A slot is 32 octets plus the larger of both maxima, rounded up
- * to 16.
+ * inline_len bytes of payload. A slot is 32 bytes plus the larger of both maxima, rounded up to 16.
  */
 struct kiw_wqe {
 	__u8 opcode; /* enum kiw_wr_op */
