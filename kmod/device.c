@@ -194,6 +194,7 @@ static int kiw_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pke
 
 static int kiw_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 {
+	struct kiw_get_context_req req = {};
 	struct kiw_get_context_resp resp = {
 		.max_inline = KIW_MAX_INLINE,
 		.max_send_sge = KIW_MAX_SGE,
@@ -204,6 +205,15 @@ static int kiw_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata
 	/* A process without our provider could do nothing here. */
 	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
+	/* One of an earlier version sends nothing, one of a later version perhaps more than that. */
+	if (udata->inlen >= sizeof(req)) {
+		err = ib_copy_from_udata(&req, udata, sizeof(req));
+		if (err)
+			return err;
+		if (req.reserved)
+			return -EINVAL;
+	}
+	resp.features = req.features & KIW_FEATURES;
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (!err)
 		kiw_rings_init(&to_kiw_ucontext(ibuctx)->rings);

@@ -46,7 +46,8 @@ enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req)
 	req->id = rqe.wr_id;
 	req->index = rq->next++;
 	req->taken = true;
-	if (rqe.num_sge <= rq->max_sge) {
+	if (rqe.num_sge <= rq->max_sge &&
+	    !memchr_inv(rqe.reserved, 0, sizeof(rqe.reserved))) {
 		req->num_sge = rqe.num_sge;
 		memcpy(req->sge, slot + sizeof(rqe), rqe.num_sge * sizeof(req->sge[0]));
 		barrier();

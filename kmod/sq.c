@@ -65,6 +65,8 @@ static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
 	const struct kiw_wqe *wqe = &req->wqe;
 	s64 len;
 
+	if (wqe->reserved || wqe->reserved1)
+		return false;
 	if (wqe->opcode >= KIW_SEND_OPS || (wqe->flags & ~kiw_send_ops[wqe->opcode].flags))
 		return false;
 	if (wqe->flags & KIW_WQE_INLINE) {

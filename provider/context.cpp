@@ -75,7 +75,7 @@ constexpr pabi::ContextOps context_ops = {
 
 verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 {
-	pabi::GetContext request{};
+	pabi::RequestWith<16, kiw_get_context_req> request{};
 	pabi::Response<8, kiw_get_context_resp> response{}; // limits: create_qp refuses what is above them
 
 	// The second-last argument is the offset of the verbs_context in the object that is allocated.
@@ -94,12 +94,14 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 
 	::new (&own->mappings) Mappings;
 	::new (&own->origin) Origin;
+	request.own.features = KIW_FEATURES;
 	if (const int error = own->origin.open())
 		return give_up(error);
 	if (const int error = pabi::get_context(context, &request, sizeof(request), &response, sizeof(response))) {
 		own->origin.close();
 		return give_up(error);
 	}
+	own->features = response.own.features;
 	verbs_set_ops(context, &context_ops);
 	return context;
 }

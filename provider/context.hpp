@@ -3,6 +3,7 @@
 // An open device.
 #pragma once
 
+#include <cstdint>
 #include <infiniband/verbs.h>
 
 #include "mapping.hpp"
@@ -14,6 +15,7 @@ struct Context {
 	verbs_context base; // first
 	Mappings mappings;
 	Origin origin;
+	std::uint32_t features = 0; ///< KIW_FEATURES that the module has, too
 
 	static Context &from(ibv_context *context) { return *reinterpret_cast<Context *>(verbs_get_ctx(context)); }
 };

@@ -42,8 +42,11 @@
  * indexes. It reads the process's indexes of receive and completion rings only when the value that
  * it saw last doesn't suffice: no request to take, or no room.
  *
- * A slot of a work ring belongs to the kernel from the store of `prod` until a completion with
+ * A slot of a queue pair's work ring belongs to the kernel from the store of `prod` until a completion with
  * `wq_index` at or past it has been polled.
+ *
+ * A receive ring that several queue pairs share completes in no order: only its `cons` tells which
+ * slots are free.
  *
  * Doorbell
  * --------
@@ -66,12 +69,24 @@
 /* Not an allocated id of the kernel tree: "KIWA". */
 #define KIWARP_DRIVER_ID 0x4b495741
 
+/*
+ * What module and provider may know beyond version 2, as bits of a word that each tells the other.
+ * Both use only what both know, so that neighbouring versions work together. None is defined yet.
+ */
+#define KIW_FEATURES 0
+
+/* Appended to the get_context request; a provider may leave it out, and then knows no feature. */
+struct kiw_get_context_req {
+	__u32 features; /* KIW_FEATURES of the provider */
+	__u32 reserved; /* must be 0 */
+};
+
 /* Appended to the core part of the get_context response. */
 struct kiw_get_context_resp {
 	__u32 max_inline; /* bytes, the most that create_qp grants */
 	__u32 max_send_sge;
 	__u32 max_recv_sge;
-	__u32 reserved;
+	__u32 features; /* those of the provider that the module knows, too */
 };
 
 struct kiw_ring_geometry {
@@ -156,7 +171,10 @@ enum kiw_wr_op {
 
 /*
  * Send ring slot: this header, then num_sge times struct kiw_sge or, with KIW_WQE_INLINE,
- * inline_len bytes of payload. A slot is 32 bytes plus the larger of both maxima, rounded up to 16.
+ * inline_len bytes of payload. A slot has at least 32 bytes plus the larger of both maxima, rounded
+ * up to 16: the ring's geometry says how many it has. It may be longer, for opcodes that need more
+ * than the header holds (windows, address handles, compare and swap); their fields then stand
+ * behind the header, before the buffers. Reserved fields must be 0, or the request is refused.
  */
 struct kiw_wqe {
 	__u8 opcode; /* enum kiw_wr_op */
@@ -170,7 +188,10 @@ struct kiw_wqe {
 	__u32 reserved1;
 };
 
-/* Receive ring slot: this header, then num_sge times struct kiw_sge; room for the maximum. */
+/*
+ * Receive ring slot: this header, then num_sge times struct kiw_sge; room for the maximum at least.
+ * Reserved fields must be 0, or the request is refused.
+ */
 struct kiw_rqe {
 	__aligned_u64 wr_id;
 	__u8 num_sge;
@@ -198,6 +219,7 @@ struct kiw_cqe {
 
 #define KIW_ABI_ASSERT(expression) static_assert(expression, #expression)
 
+KIW_ABI_ASSERT(sizeof(struct kiw_get_context_req) == 8);
 KIW_ABI_ASSERT(sizeof(struct kiw_get_context_resp) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_cq_resp) == 40);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_req) == 16);

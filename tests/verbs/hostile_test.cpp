@@ -65,6 +65,41 @@ TEST(ScribbledIndex, GoingBackTakesNothingTwice)
 	EXPECT_TRUE(poll_all(pair.a().send_cq()).empty());
 }
 
+// A later version may give reserved fields a meaning, so a program must not be used to filling them with anything.
+TEST(ReservedFields, AreRefusedInASend)
+{
+	Pair pair;
+	kiw::Qp &qp = kiw::Qp::from(pair.a().qp());
+
+	pair.sync();
+	const std::uint32_t index = qp.sq.next;
+	kiw_wqe wqe{};
+	wqe.opcode = KIW_WR_SEND;
+	wqe.flags = KIW_WQE_SIGNALED;
+	wqe.wr_id = 7;
+	wqe.reserved1 = 1;
+	std::memcpy(qp.sq.ring.slot(index), &wqe, sizeof(wqe));
+	qp.sq.ring.publish(index + 1);
+	ring_doorbell(pair.a(), true);
+	EXPECT_WC(pair.a().sent(), 7, IBV_WC_LOC_QP_OP_ERR);
+}
+
+TEST(ReservedFields, AreRefusedInAReceive)
+{
+	Pair pair;
+	kiw::Qp &qp = kiw::Qp::from(pair.b().qp());
+
+	pair.sync();
+	const std::uint32_t index = qp.rq.next;
+	kiw_rqe rqe{};
+	rqe.wr_id = 8;
+	rqe.reserved[6] = 1;
+	std::memcpy(qp.rq.ring.slot(index), &rqe, sizeof(rqe));
+	qp.rq.ring.publish(index + 1);
+	EXPECT_EQ(pair.a().send({}, {.id = 1}), 0);
+	EXPECT_WC(pair.b().received(), 8, IBV_WC_LOC_QP_OP_ERR);
+}
+
 /// Whether RDMA core still knows QPs of a process; false too where there is no rdma tool.
 bool has_qps(pid_t pid)
 {
