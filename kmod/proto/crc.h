@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The FPDU checksum: CRC-32C, RFC 5044 section 4.4. A running value is started
  * with kiw_crc_init(), fed in any number of pieces, and turned into the four

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * DDP and RDMAP headers: build, parse, and check the sequence of untagged
  * messages (RFC 5040, 5041, 7306). Offsets are counted from the start of the

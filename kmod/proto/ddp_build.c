@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "ddp.h"
 
 static void build_ctrl(struct kiw_ctrl *ctrl, u8 op, bool tagged, bool last)

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * FPDU framing: sizes, padding, and the marker grid (RFC 5044 sections 4.1 to
  * 4.5). Lengths and offsets are octets.

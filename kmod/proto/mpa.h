@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * MPA start-up: Request and Reply frames and what two sides agree on with them
  * (RFC 5044 section 7.1, RFC 6581).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "mpa.h"
 
 static const char *mpa_key(enum kiw_mpa_kind kind)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "mpa.h"
 
 void kiw_mpa_request(const struct kiw_mpa_cfg *local, struct kiw_mpa_frame *req)

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The few kernel facilities the protocol library uses, so that the same files
  * build into the module, into the unit tests and into fuzzers.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "qpstate.h"
 
 #define FLUSH (KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ)

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The states of a queue pair and what moves it between them (RDMA Consortium
  * verbs, RFC 5040 section 6). One table holds all of it; looking a step up has

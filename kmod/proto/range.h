@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Does an access stay inside a registered region. DDP and RDMAP report the
  * same two mistakes under different numbers, hence the layer-free answer.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The order in which placed octets appear. Programs poll the last octet, or the
  * last word, of an RDMA Write: when that has changed, all before it has to be

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The Terminate message, RFC 5040 section 4.8. */
 #ifndef KIW_PROTO_TERM_H
 #define KIW_PROTO_TERM_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Named protocol errors. The value of each is what a Terminate message carries:
  * layer, error type and code (RFC 5040 section 4.8, RFC 5041 section 7.2, RFC

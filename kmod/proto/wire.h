@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * iWARP as it appears on the wire: MPA (RFC 5044, 6581), DDP (RFC 5041) and
  * RDMAP (RFC 5040, 7306). Layout only, no behaviour. Everything is big-endian
