@@ -16,6 +16,7 @@
 
 #include "compat.h"
 #include "pump.h"
+#include "rx.h"
 
 /* A stream takes at least so many bytes of the peer's before it has to be read: one FPDU. */
 #define ATTACH_WINDOW (2 * 65536)

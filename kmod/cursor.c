@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A place in a TCP socket's receive queue. */
 #include "cursor.h"
+
 #include "proto/crc.h"
 
-bool kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq, u32 end)
+bool kiw_cursor_open(struct kiw_cursor *c, struct kiw_cursor *ahead, struct sock *sk, u32 seq,
+		     u32 end)
 {
 #ifdef CONFIG_NET_DEVMEM
 	struct sk_buff *skb;
 #endif
 
+	c->source.seq = seq;
+	c->source.end = end;
 	c->sk = sk;
-	c->seq = seq;
-	c->end = end;
+	c->ahead = ahead;
 	c->skb = NULL;
 	c->p = NULL;
 	c->n = 0;
 #ifdef CONFIG_NET_DEVMEM
 	skb_queue_walk(&sk->sk_receive_queue, skb) {
 		if (!skb_frags_readable(skb)) {
-			c->end = before(seq, TCP_SKB_CB(skb)->seq) ? TCP_SKB_CB(skb)->seq : seq;
+			c->source.end = before(seq, TCP_SKB_CB(skb)->seq) ?
+					TCP_SKB_CB(skb)->seq : seq;
 			return false;
 		}
 	}
@@ -26,44 +30,49 @@ bool kiw_cursor_open(struct kiw_cursor *c, struct sock *sk, u32 seq, u32 end)
 	return true;
 }
 
-void kiw_cursor_fork(struct kiw_cursor *c, const struct kiw_cursor *from)
+struct kiw_source *kiw_source_fork(struct kiw_source *src)
 {
+	struct kiw_cursor *from = to_kiw_cursor(src);
+	struct kiw_cursor *c = from->ahead;
+
 	*c = (struct kiw_cursor){
+		.source = *src,
 		.sk = from->sk,
-		.seq = from->seq,
-		.end = from->end,
 		.skb = from->skb,
 	};
 	if (c->skb)
-		skb_prepare_seq_read(c->skb, c->seq - TCP_SKB_CB(c->skb)->seq, c->skb->len,
+		skb_prepare_seq_read(c->skb, src->seq - TCP_SKB_CB(c->skb)->seq, c->skb->len,
 				     &c->walk);
+	return &c->source;
 }
 
-void kiw_cursor_close(struct kiw_cursor *c)
+void kiw_source_close(struct kiw_source *src)
 {
+	struct kiw_cursor *c = to_kiw_cursor(src);
+
 	if (c->skb)
 		skb_abort_seq_read(&c->walk);
 	c->skb = NULL;
 	c->n = 0;
 }
 
-static struct sk_buff *next_in_queue(struct sock *sk, struct sk_buff *skb)
+static struct sk_buff *cursor_next(struct sock *sk, struct sk_buff *skb)
 {
 	if (skb_queue_is_last(&sk->sk_receive_queue, skb))
 		return NULL;
 	return skb_queue_next(&sk->sk_receive_queue, skb);
 }
 
-/* Find the buffer that holds c->seq: the queue's first one, or the one behind the last. */
+/* Find the buffer that holds the next byte: the queue's first one, or the one behind the last. */
 static bool cursor_enter(struct kiw_cursor *c)
 {
 	struct sk_buff *skb;
 	u32 off;
 
-	skb = c->skb ? next_in_queue(c->sk, c->skb) : skb_peek(&c->sk->sk_receive_queue);
-	/* Queued buffers may overlap what came before, and a bare FIN has no octets. */
-	for (; skb; skb = next_in_queue(c->sk, skb)) {
-		off = c->seq - TCP_SKB_CB(skb)->seq;
+	skb = c->skb ? cursor_next(c->sk, c->skb) : skb_peek(&c->sk->sk_receive_queue);
+	/* Queued buffers may overlap what came before, and a bare FIN has no bytes. */
+	for (; skb; skb = cursor_next(c->sk, skb)) {
+		off = c->source.seq - TCP_SKB_CB(skb)->seq;
 		if (off < skb->len)
 			break;
 	}
@@ -80,7 +89,7 @@ bool kiw_cursor_fill(struct kiw_cursor *c)
 		return true;
 	for (;;) {
 		if (c->skb) {
-			u32 walked = c->seq - TCP_SKB_CB(c->skb)->seq - c->walk.lower_offset;
+			u32 walked = c->source.seq - TCP_SKB_CB(c->skb)->seq - c->walk.lower_offset;
 
 			c->n = skb_seq_read(walked, &c->p, &c->walk);
 			if (c->n)
@@ -94,8 +103,9 @@ bool kiw_cursor_fill(struct kiw_cursor *c)
 	}
 }
 
-u32 kiw_cursor_copy(struct kiw_cursor *c, void *to, u32 n)
+u32 kiw_source_copy(struct kiw_source *src, void *to, u32 n)
 {
+	struct kiw_cursor *c = to_kiw_cursor(src);
 	u32 left = n;
 
 	while (left && kiw_cursor_fill(c)) {
@@ -109,8 +119,10 @@ u32 kiw_cursor_copy(struct kiw_cursor *c, void *to, u32 n)
 	return n - left;
 }
 
-void kiw_cursor_drop(struct kiw_cursor *c, u32 n)
+void kiw_source_drop(struct kiw_source *src, u32 n)
 {
+	struct kiw_cursor *c = to_kiw_cursor(src);
+
 	while (n && kiw_cursor_fill(c)) {
 		u32 part = min(n, c->n);
 
@@ -119,8 +131,10 @@ void kiw_cursor_drop(struct kiw_cursor *c, u32 n)
 	}
 }
 
-u32 kiw_cursor_crc(struct kiw_cursor *c, u32 crc, u32 n)
+u32 kiw_source_crc(struct kiw_source *src, u32 crc, u32 n)
 {
+	struct kiw_cursor *c = to_kiw_cursor(src);
+
 	while (n && kiw_cursor_fill(c)) {
 		u32 part = min(n, c->n);
 

@@ -11,6 +11,7 @@
 
 #include <net/tcp.h>
 
+#include "rx.h"
 #include "stream.h"
 
 /* Rounds that an owner makes before it leaves the rest to the work, and batches in each */
@@ -52,7 +53,7 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 
 	s->rx_more = false;
 	kiw_rx_pump(s);
-	if (backlog && s->rx.taken && pump_window_is_small(sk)) {
+	if (backlog && s->rx_taken && pump_window_is_small(sk)) {
 		s->rx_more = true;
 		kiw_stream_kick(s);
 	} else {

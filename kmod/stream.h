@@ -17,9 +17,9 @@
 
 #include "inbox.h"
 #include "qp.h"
-#include "rx.h"
 #include "tx.h"
 #include "proto/mpa.h"
+#include "proto/receive.h"
 
 /**
  * struct kiw_stream - see above
@@ -39,7 +39,9 @@
  * @fin_received: the peer's direction is closed
  * @ended: the endpoint has been told that nothing more will come
  * @terminated: a Terminate was sent or received: there is none to send any more
- * @rx: receive side
+ * @rx: receive machine
+ * @rx_taken: bytes that the receive machine is through with, but TCP hasn't been told of
+ * @rx_first: no FPDU has been delivered yet
  * @tx: transmit side
  * @recv: the receive request of the Send under way
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
@@ -73,7 +75,9 @@ struct kiw_stream {
 	bool			ended;
 	bool			terminated;
 
-	struct kiw_rx		rx ____cacheline_aligned_in_smp;
+	struct kiw_receive	rx ____cacheline_aligned_in_smp;
+	u32			rx_taken;
+	bool			rx_first;
 	struct kiw_tx		tx ____cacheline_aligned_in_smp;
 
 	struct kiw_recv_req	recv;
@@ -102,10 +106,10 @@ struct kiw_stream *kiw_stream_of(struct kiw_qp *qp);
  */
 bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event);
 
-/** kiw_stream_received() - octets of the stream that were taken so far; socket lock held */
+/** kiw_stream_received() - bytes of the stream that were taken so far; socket lock held */
 static inline u32 kiw_stream_received(const struct kiw_stream *s)
 {
-	return tcp_sk(s->sk)->copied_seq + s->rx.taken - s->rx.origin;
+	return tcp_sk(s->sk)->copied_seq + s->rx_taken - s->rx.origin;
 }
 
 /** kiw_stream_queue() - have the work run, @delay jiffies from now; it takes a reference */

@@ -38,6 +38,12 @@ typedef __u64 u64;
 #define __packed __attribute((__packed__))
 #endif
 
+#ifndef __cplusplus /* whose attributes have these names */
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define fallthrough __attribute__((__fallthrough__))
+#endif
+
 #define smp_wmb() __atomic_thread_fence(__ATOMIC_RELEASE) /* as in the kernel */
 #define WRITE_ONCE(x, v) __atomic_store_n(&(x), v, __ATOMIC_RELAXED)
 #define SMP_CACHE_BYTES 64

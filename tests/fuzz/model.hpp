@@ -183,11 +183,11 @@ Outcome receive(Octets stream, const Receiver &r);
 // One FPDU of the stream, taken apart
 struct Fpdu {
 	std::vector<size_t> markers_at = {};
-	size_t start = 0; // of ULPDU_Length
+	size_t start = SIZE_MAX; // of ULPDU_Length, once it has come
 	size_t crc_at = 0;
 	size_t end = 0;
 	Bytes ulpdu = {};
-	bool has_length = false, complete = false, crc_good = false, markers_good = true;
+	bool has_length = false, complete = false;
 };
 
 Fpdu take_fpdu(Octets stream, size_t at, uint32_t base, bool markers);

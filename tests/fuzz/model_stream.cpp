@@ -44,18 +44,28 @@ Fpdu take_fpdu(Octets stream, size_t at, uint32_t base, bool markers)
 	return f;
 }
 
-static void judge(Fpdu &f, Octets stream, size_t at)
+// Markers that point elsewhere than at ULPDU_Length
+static std::vector<size_t> astray(const Fpdu &f, Octets stream)
 {
-	const uint32_t sum = crc32c({stream.begin() + ptrdiff_t(at), stream.begin() + ptrdiff_t(f.crc_at)});
+	std::vector<size_t> wrong;
 
-	f.crc_good = true;
-	for (size_t i = 0; i < 4; i++)
-		f.crc_good &= stream[f.crc_at + i] == uint8_t(sum >> (8 * i));
 	for (const size_t where : f.markers_at) {
 		const auto said = uint16_t(get(&stream[where + 2], 2));
 		const auto is = where < f.start ? uint16_t(0) : uint16_t(where - f.start);
-		f.markers_good &= (said & 0xfffc) == is;
+		if ((said & 0xfffc) != is)
+			wrong.push_back(where);
 	}
+	return wrong;
+}
+
+static bool crc_good(const Fpdu &f, Octets stream, size_t at)
+{
+	const uint32_t sum = crc32c({stream.begin() + ptrdiff_t(at), stream.begin() + ptrdiff_t(f.crc_at)});
+	bool good = true;
+
+	for (size_t i = 0; i < 4; i++)
+		good &= stream[f.crc_at + i] == uint8_t(sum >> (8 * i));
+	return good;
 }
 
 namespace {
@@ -142,8 +152,19 @@ std::optional<Error> doomed(State state, Octets start, size_t length, const Rece
 
 } // namespace
 
+// The octets of the ULPDU that lie before a place in the stream
+static Octets before(const Fpdu &f, size_t place)
+{
+	size_t n = place < f.start ? 0 : place - f.start;
+
+	for (const size_t where : f.markers_at)
+		n -= where > f.start && where < place ? 4 : 0;
+	return Octets(f.ulpdu).first(std::min(f.ulpdu.size(), n - std::min<size_t>(n, 2)));
+}
+
 Outcome receive(Octets stream, const Receiver &r)
 {
+	constexpr Error bad_crc{2, 0, 0x02}, bad_marker{2, 0, 0x03};
 	State state{{}, r.receives, r.ird, r.atomics};
 	Outcome o;
 	auto fail = [&](const Error &e) {
@@ -153,22 +174,29 @@ Outcome receive(Octets stream, const Receiver &r)
 	};
 
 	for (;;) {
-		Fpdu f = take_fpdu(stream, o.consumed, r.base, r.markers);
-		if (!f.complete) {
-			if (r.crc || r.markers || !f.has_length)
+		const Fpdu f = take_fpdu(stream, o.consumed, r.base, r.markers);
+		const std::vector<size_t> wrong = astray(f, stream);
+		if (r.crc) {
+			if (!f.complete)
 				return o;
-			const auto length = size_t(get(&stream[f.start], 2));
-			if (const auto e = doomed(state, f.ulpdu, length, r))
+			if (!crc_good(f, stream, o.consumed)) {
+				fail(bad_crc);
+				return o;
+			}
+			if (!wrong.empty()) {
+				fail(bad_marker);
+				return o;
+			}
+		} else if (!f.complete || !wrong.empty()) {
+			// What comes first in the stream is found first.
+			const size_t reach = wrong.empty() ? stream.size() : wrong[0];
+			std::optional<Error> e;
+			if (f.has_length && f.start < reach)
+				e = doomed(state, before(f, reach), size_t(get(&stream[f.start], 2)), r);
+			if (!e && !wrong.empty())
+				e = bad_marker;
+			if (e)
 				fail(*e);
-			return o;
-		}
-		judge(f, stream, o.consumed);
-		if (r.crc && !f.crc_good) {
-			fail({2, 0, 0x02});
-			return o;
-		}
-		if (!f.markers_good) {
-			fail({2, 0, 0x03});
 			return o;
 		}
 		o.events.push_back(deliver(state, f.ulpdu, r));

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "proto/crc.h"
+#include "proto/tail.h"
 
 namespace library {
 
@@ -114,150 +115,55 @@ std::optional<model::Terminate> terminate(Octets ulpdu)
 }
 
 Receiver::Receiver(const model::Receiver &r)
-	: config(r),
-	  offset(r.base),
+	: kiw_receive{},
+	  config(r),
+	  source(r.base),
 	  receives(r.receives),
 	  reads(r.ird),
 	  atomics(r.atomics)
 {
-	for (auto &s : seq)
-		kiw_seq_init(&s);
+	kiw_receive_init(this, r.base, r.crc, r.markers, library::caps(r.caps));
+	// As if the grid had begun before the stream
+	origin = 0;
+	kiw_marker_begin(&mk, r.base, r.markers);
 }
 
 void Receiver::feed(Octets piece)
 {
-	Step step = Step::on;
+	source.add(piece);
+	while (!stopped && kiw_source_left(&source)) {
+		const bool enough = kiw_source_left(&source) >= want;
+		const uint32_t seq_before = source.seq, want_before = want;
+		const unsigned calls_before = calls;
+		const kiw_step step = kiw_receive_step(this, &source);
 
-	if (over)
-		return;
-	waiting.insert(waiting.end(), piece.begin(), piece.end());
-	while (step == Step::on) {
-		if (config.crc || config.markers) {
-			step = verified_fpdu();
-			continue;
-		}
-		switch (stage) {
-		case at_length:
-			step = length();
-			break;
-		case at_headers:
-			step = headers();
-			break;
-		case at_payload:
-			step = payload();
-			break;
-		case at_trailer:
-			step = end();
-			break;
-		}
-	}
-	over = step == Step::over;
-}
-
-Receiver::Step Receiver::fail(kiw_err err)
-{
-	model::Event e;
-
-	e.error = error(err);
-	so_far.events.push_back(e);
-	return Step::over;
-}
-
-// The way of a stream whose FPDUs have to be seen whole before anything in them may be believed
-Receiver::Step Receiver::verified_fpdu()
-{
-	kiw_marker mk;
-	bool good = true;
-	size_t at = 0;
-
-	kiw_marker_begin(&mk, offset, config.markers);
-	const size_t front = kiw_marker_due(&mk) ? KIW_MARKER_SIZE : 0;
-	if (waiting.size() < front + KIW_FPDU_LEN_SIZE)
-		return Step::more;
-	ulpdu_len = get_unaligned_be16(waiting.data() + front);
-	const uint32_t whole = kiw_fpdu_wire_len(offset, ulpdu_len, config.markers);
-	if (waiting.size() < whole)
-		return Step::more;
-
-	const Bytes wire(waiting.begin(), waiting.begin() + whole);
-	const uint32_t crc = kiw_crc_update(kiw_crc_init(), wire.data(), whole - KIW_FPDU_CRC_SIZE);
-	const __le32 expected = kiw_crc_wire(crc);
-	if (config.crc && memcmp(&expected, &wire[whole - KIW_FPDU_CRC_SIZE], sizeof(expected)) != 0)
-		return fail(KIW_ERR_LLP_CRC);
-
-	auto markers = [&] {
-		if (!kiw_marker_due(&mk))
+		require(between == (source.seq == start), "the machine doesn't know whether it is between FPDUs");
+		require(enough || (step == KIW_MORE && source.seq == seq_before && want == want_before &&
+					  calls == calls_before),
+			"the machine wants more than it takes");
+		if (step == KIW_DONE) {
+			so_far.consumed = start - config.base;
+		} else if (step == KIW_BAD) {
+			model::Event e;
+			e.error = error(err);
+			so_far.events.push_back(e);
+			stopped = true;
+		} else {
+			require(want > 0 && (want == 1 || kiw_source_left(&source) < want),
+				"the machine wants what it has");
 			return;
-		const Bytes marker(wire.begin() + ptrdiff_t(at), wire.begin() + ptrdiff_t(at) + KIW_MARKER_SIZE);
-		good &= kiw_marker_take(&mk, marker.data());
-		at += KIW_MARKER_SIZE;
-	};
-	const uint32_t covered = kiw_fpdu_len(ulpdu_len) - KIW_FPDU_CRC_SIZE;
-	require(whole == kiw_fpdu_len(ulpdu_len) + kiw_marker_count(&mk, covered) * KIW_MARKER_SIZE,
-		"the markers to come aren't those that the length counts");
-	Bytes plain;
-	while (plain.size() < covered) {
-		markers();
-		const uint32_t n = kiw_marker_run(&mk, uint32_t(covered - plain.size()));
-		require(n > 0 && at + n <= wire.size(), "the walk over the markers goes on for ever, or astray");
-		plain.insert(plain.end(), wire.begin() + ptrdiff_t(at), wire.begin() + ptrdiff_t(at + n));
-		at += n;
-	}
-	markers();
-	require(at == whole - KIW_FPDU_CRC_SIZE, "the walk over the markers doesn't end at the CRC");
-	if (!good)
-		return fail(KIW_ERR_LLP_MARKER);
-
-	ulpdu.assign(plain.begin() + KIW_FPDU_LEN_SIZE, plain.begin() + KIW_FPDU_LEN_SIZE + ulpdu_len);
-	const kiw_step step = kiw_seg_parse(ulpdu.data(), ulpdu_len, ulpdu_len, caps(config.caps), &seg);
-	require(step != KIW_MORE, "the parser wants more than there is");
-	if (step == KIW_BAD)
-		return fail(seg.err);
-	if (begin() == Step::over)
-		return Step::over;
-	return end();
-}
-
-Receiver::Step Receiver::length()
-{
-	if (waiting.size() < KIW_FPDU_LEN_SIZE)
-		return Step::more;
-	ulpdu_len = get_unaligned_be16(waiting.data());
-	stage = at_headers;
-	ulpdu.clear();
-	return Step::on;
-}
-
-Receiver::Step Receiver::headers()
-{
-	// Beginning with nothing it asks for what it wants, and gets no octet more.
-	for (;;) {
-		switch (kiw_seg_parse(ulpdu.data(), uint32_t(ulpdu.size()), ulpdu_len, caps(config.caps), &seg)) {
-		case KIW_DONE:
-			stage = at_payload;
-			return begin();
-		case KIW_BAD:
-			return fail(seg.err);
-		case KIW_MORE:
-			require(seg.need > ulpdu.size() && seg.need <= std::min<uint32_t>(ulpdu_len, KIW_HDR_MAX),
-				"the parser asks for what it has or can't have");
-			if (waiting.size() < KIW_FPDU_LEN_SIZE + size_t(seg.need))
-				return Step::more;
-			ulpdu = Bytes(
-				waiting.begin() + KIW_FPDU_LEN_SIZE, waiting.begin() + KIW_FPDU_LEN_SIZE + seg.need);
-			break;
 		}
 	}
 }
 
-// The checks that take state, as kmod/rdmap.c makes them
+// The checks that take state, as kmod/arrive.c makes them
 kiw_err Receiver::sequence()
 {
 	kiw_seq *queue = &seq[seg.qn];
-	kiw_err err = kiw_seq_check_msn(queue, &seg);
+	const kiw_err wrong = kiw_seq_check_msn(queue, &seg);
 
-	if (err)
-		return err;
+	if (wrong)
+		return wrong;
 	const bool receiving = seg.qn == KIW_QN_SEND;
 	unsigned &buffers = receiving ? receives : seg.qn == KIW_QN_READ ? reads : atomics;
 	if (!(receiving && placing)) {
@@ -268,56 +174,52 @@ kiw_err Receiver::sequence()
 	}
 	if ((seg.flags & KIW_F_SINGLE) && seg.mo)
 		return KIW_ERR_DDP_MO;
-	err = kiw_seq_check_mo(queue, &seg, seg.flags & KIW_F_SINGLE ? 0 : config.room);
-	if (err)
-		return err;
-	kiw_seq_advance(queue, &seg);
-	if (receiving && (seg.flags & KIW_F_LAST))
-		placing = false;
-	return KIW_OK;
+	return kiw_seq_check_mo(queue, &seg, seg.flags & KIW_F_SINGLE ? 0 : config.room);
 }
 
-Receiver::Step Receiver::begin()
+kiw_err Receiver::sink_begin()
 {
-	if (!(seg.flags & KIW_F_TAGGED) && seg.op != KIW_OP_TERMINATE) {
-		const kiw_err err = sequence();
-		if (err)
-			return fail(err);
-	}
-	return Step::on;
+	calls++;
+	payload.clear();
+	require(have == KIW_FPDU_LEN_SIZE + uint32_t(seg.hdr_len), "the header isn't what was gathered");
+	if ((seg.flags & KIW_F_TAGGED) || seg.op == KIW_OP_TERMINATE)
+		return KIW_OK;
+	return sequence();
 }
 
-Receiver::Step Receiver::payload()
+void Receiver::sink_place(MemorySource &from, uint32_t done, uint32_t n)
 {
-	if (waiting.size() < KIW_FPDU_LEN_SIZE + size_t(ulpdu_len))
-		return Step::more;
-	ulpdu.assign(waiting.begin() + KIW_FPDU_LEN_SIZE, waiting.begin() + KIW_FPDU_LEN_SIZE + ulpdu_len);
-	stage = at_trailer;
-	return Step::on;
+	calls++;
+	require(n > 0 && done == payload.size() && n <= seg.payload_len - done, "a payload has gaps or too much");
+	const auto taken = from.take(n);
+	payload.insert(payload.end(), taken.begin(), taken.end());
+	const uint32_t rest = seg.payload_len - done - n;
+	require(rest == 0 || rest >= KIW_TAIL_MAX || kiw_marker_due(&mk), "the last bytes come one by one");
 }
 
-Receiver::Step Receiver::end()
+void Receiver::sink_end()
 {
-	const uint32_t whole = kiw_fpdu_wire_len(offset, ulpdu_len, config.markers);
+	const uint8_t *headers = kiw_receive_ulpdu(this);
 	model::Event e;
 
-	if (waiting.size() < whole)
-		return Step::more;
-	waiting.erase(waiting.begin(), waiting.begin() + whole);
-	so_far.consumed += whole;
-	offset += whole;
-	stage = at_length;
+	calls++;
+	require(payload.size() == seg.payload_len, "a payload isn't whole");
 	if (seg.op == KIW_OP_TERMINATE) {
 		e.terminated = true;
-		e.terminate = terminate(ulpdu);
-		so_far.events.push_back(e);
-		return Step::over;
+		e.terminate = terminate({headers, kiw_receive_ulpdu_have(this)});
+		stopped = true;
+	} else {
+		e.segment = segment(seg);
+		require(e.segment.header + e.segment.payload == kiw_receive_ulpdu_len(this),
+			"header and payload aren't the ULPDU");
+		e.payload = payload;
 	}
-	e.segment = segment(seg);
-	require(e.segment.header + e.segment.payload == ulpdu_len, "header and payload aren't the ULPDU");
-	e.payload.assign(ulpdu.begin() + seg.hdr_len, ulpdu.end());
 	so_far.events.push_back(e);
-	return Step::on;
+	if ((seg.flags & KIW_F_TAGGED) || seg.op == KIW_OP_TERMINATE)
+		return;
+	kiw_seq_advance(&seq[seg.qn], &seg);
+	if (seg.qn == KIW_QN_SEND && (seg.flags & KIW_F_LAST))
+		placing = false;
 }
 
 Bytes send(const std::vector<Bytes> &ulpdus, uint32_t base, bool markers, bool crc)
@@ -364,3 +266,25 @@ Bytes send(const std::vector<Bytes> &ulpdus, uint32_t base, bool markers, bool c
 }
 
 } // namespace library
+
+static library::Receiver &receiver(kiw_receive *rx)
+{
+	return *static_cast<library::Receiver *>(rx);
+}
+
+kiw_err kiw_sink_begin(kiw_receive *rx)
+{
+	return receiver(rx).sink_begin();
+}
+
+kiw_err kiw_sink_place(kiw_receive *rx, kiw_source *src, uint32_t done, uint32_t n)
+{
+	receiver(rx).sink_place(*static_cast<MemorySource *>(src), done, n);
+	return KIW_OK;
+}
+
+kiw_err kiw_sink_end(kiw_receive *rx)
+{
+	receiver(rx).sink_end();
+	return KIW_OK;
+}

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-// The protocol library put together as the module does it, fed piece by piece, with results in the model's words.
+// The receive machine of the protocol library, fed piece by piece, with results in the model's words.
 #pragma once
 
+#include "../proto/memory_source.hpp"
 #include "model.hpp"
 #include "proto/ddp.h"
 #include "proto/fpdu.h"
 #include "proto/mpa.h"
+#include "proto/receive.h"
 #include "proto/term.h"
 
 namespace library {
@@ -22,35 +24,27 @@ model::Segment segment(const kiw_seg &seg);
 std::optional<model::Terminate> terminate(Octets ulpdu);
 uint32_t caps(const model::Caps &caps);
 
-class Receiver {
+class Receiver : public kiw_receive {
 public:
 	explicit Receiver(const model::Receiver &r);
 	// The next piece of the stream
 	void feed(Octets piece);
 	const model::Outcome &outcome() const { return so_far; }
 
+	// The sink of its own machine
+	kiw_err sink_begin();
+	void sink_place(MemorySource &from, uint32_t done, uint32_t n);
+	void sink_end();
+
 private:
-	enum class Step { more, on, over };
-	Step verified_fpdu();
-	Step length();
-	Step headers();
-	Step payload();
-	Step begin();
-	Step end();
-	Step fail(kiw_err err);
 	kiw_err sequence();
 
 	const model::Receiver config;
-	Bytes waiting; // arrived and not consumed
+	MemorySource source;
 	model::Outcome so_far;
-	bool over = false;
-	enum { at_length, at_headers, at_payload, at_trailer } stage = at_length;
-	uint32_t offset; // of the FPDU under way, on the markers' grid
-	uint32_t ulpdu_len = 0;
-	Bytes ulpdu; // what there is of it
-	kiw_seg seg = {};
-	kiw_seq seq[KIW_QN_COUNT];
+	Bytes payload;
 	unsigned receives, reads, atomics;
+	unsigned calls = 0; // of the sink
 	bool placing = false;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The library once more, as one object of this module: objects of the driver's
- * own build cannot be shared with it.
+ * own build cannot be shared with it. The receive machine isn't here: it takes a
+ * source and a sink, and with the driver's it runs in every test of the driver.
  */
 #include "../../kmod/proto/atomic.c"
 #include "../../kmod/proto/crc.c"

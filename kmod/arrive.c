@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What arrives and what it does. Checks come in the order of RFC 5041 section 7.1; the first that
+ * fails ends the stream, and nothing of that segment reaches memory.
+ */
+#include "arrive.h"
+
+#include <linux/indirect_call_wrapper.h>
+
+#include "cursor.h"
+#include "region.h"
+#include "stream.h"
+#include "trace.h"
+#include "proto/receive.h"
+#include "proto/tail.h"
+#include "proto/term.h"
+
+static struct kiw_stream *arrive_stream(struct kiw_receive *rx)
+{
+	return container_of(rx, struct kiw_stream, rx);
+}
+
+/* What a peer may do to a region: the region's rights and the QP's both count. */
+static enum kiw_region_fault arrive_check(struct kiw_stream *s, u32 stag, int access, u64 addr,
+					  u32 n)
+{
+	enum kiw_region_fault fault;
+	struct kiw_region_use use;
+
+	fault = kiw_region_begin(s->qp, stag, access, addr, n, &use);
+	if (fault)
+		return fault;
+	kiw_region_end(&use);
+	if ((READ_ONCE(s->qp->access) & access) != access)
+		return KIW_REGION_ACCESS;
+	return KIW_REGION_OK;
+}
+
+static enum kiw_err arrive_begin_write(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+
+	if (!seg->payload_len)
+		return KIW_OK;
+	return kiw_region_ddp_error(arrive_check(s, seg->stag, IB_ACCESS_REMOTE_WRITE, seg->to,
+					     seg->payload_len));
+}
+
+static enum kiw_err arrive_begin_read_resp(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+	const struct kiw_read_out *r;
+	u32 off = s->rx.resp_off;
+
+	if (!kiw_reads_out_len(&s->tx.reads_out))
+		return KIW_ERR_RDMAP_OPCODE;
+	r = kiw_read_out_oldest(&s->tx.reads_out);
+	if (seg->payload_len) {
+		if (seg->stag != r->sink_stag)
+			return KIW_ERR_DDP_STAG;
+		if (seg->to != r->sink_to + off || seg->payload_len > r->len - off)
+			return KIW_ERR_DDP_BOUNDS;
+	}
+	if ((seg->flags & KIW_F_LAST) && off + seg->payload_len != r->len)
+		return KIW_ERR_DDP_BOUNDS;
+	return KIW_OK;
+}
+
+/* A receive request that can't be used completes with an error; the peer has no part in it. */
+static enum kiw_err arrive_recv_failed(struct kiw_stream *s, enum ib_wc_status status)
+{
+	kiw_rq_complete(s->qp, &s->recv, status, 0, 0, 0);
+	return KIW_ERR_LOCAL_CATASTROPHE;
+}
+
+static enum kiw_err arrive_begin_send(struct kiw_stream *s)
+{
+	struct kiw_receive *rx = &s->rx;
+	const struct kiw_seq *seq = &rx->seq[KIW_QN_SEND];
+	enum kiw_err err = kiw_seq_check_msn(seq, &rx->seg);
+
+	if (err)
+		return err;
+	if (!s->recv.taken) {
+		switch (kiw_rq_take(&s->qp->rq, &s->recv)) {
+		case KIW_TAKE_NONE:
+			return KIW_ERR_DDP_NOBUF;
+		case KIW_TAKE_ONE:
+			break;
+		case KIW_TAKE_BAD:
+			return arrive_recv_failed(s, IB_WC_LOC_QP_OP_ERR);
+		case KIW_TAKE_RING:
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_RING_ERRORS);
+			return KIW_ERR_LOCAL_CATASTROPHE;
+		}
+	}
+	err = kiw_seq_check_mo(seq, &rx->seg, s->recv.room);
+	if (err == KIW_ERR_DDP_TOOLONG)
+		kiw_rq_complete(s->qp, &s->recv, IB_WC_LOC_LEN_ERR, 0, 0, 0);
+	return err;
+}
+
+static enum kiw_err arrive_begin_read_req(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+	enum kiw_err err = kiw_seq_check_msn(&s->rx.seq[KIW_QN_READ], seg);
+
+	if (err)
+		return err;
+	/* A Read that opens the stream has a place of its own. */
+	if (kiw_reads_in_len(&s->tx.reads_in) >= max_t(u32, s->qp->ird, s->rx_first))
+		return KIW_ERR_DDP_NOBUF;
+	if (seg->mo)
+		return KIW_ERR_DDP_MO;
+	if (!seg->rreq.size)
+		return KIW_OK;
+	return kiw_region_rdmap_error(arrive_check(s, seg->rreq.src_stag, IB_ACCESS_REMOTE_READ,
+					       seg->rreq.src_to, seg->rreq.size));
+}
+
+/* The queue's bytes are mapped first, since mappings are given back in the reverse order. */
+static void arrive_copy(struct kiw_cursor *cur, const struct kiw_region *region, u64 addr, u32 n)
+{
+	u32 chunk;
+	void *to;
+
+	for (; n && kiw_cursor_fill(cur); n -= chunk, addr += chunk) {
+		chunk = min(n, cur->n);
+		to = kiw_region_chunk(region, addr, &chunk);
+		memcpy(to, cur->p, chunk);
+		kunmap_local(to);
+		kiw_cursor_skip(cur, chunk);
+	}
+}
+
+/* Copy from the queue into a region, the last bytes last. */
+static enum kiw_region_fault arrive_to_region(struct kiw_stream *s, struct kiw_cursor *cur,
+					      u32 stag, int access, u64 addr, u32 n)
+{
+	u8 last[KIW_TAIL_MAX];
+	enum kiw_region_fault fault;
+	struct kiw_region_use use;
+	u32 tail;
+	void *to;
+
+	fault = kiw_region_begin(s->qp, stag, access, addr, n, &use);
+	if (fault)
+		return fault;
+	tail = kiw_tail_len(kiw_region_offset(use.region, addr) + n, n);
+	arrive_copy(cur, use.region, addr, n - tail);
+	kiw_source_copy(&cur->source, last, tail);
+	to = kiw_region_chunk(use.region, addr + n - tail, &tail);
+	kiw_tail_store(to, last, tail);
+	kunmap_local(to);
+	kiw_region_end(&use);
+	return KIW_REGION_OK;
+}
+
+/* Copy from the queue into a list of local buffers, @off bytes behind its start. */
+static enum kiw_region_fault arrive_to_list(struct kiw_stream *s, struct kiw_cursor *cur,
+					const struct kiw_sge *sge, u32 off, u32 n)
+{
+	enum kiw_region_fault fault;
+	u32 part;
+
+	for (; n; sge++) {
+		if (off >= sge->length) {
+			off -= sge->length;
+			continue;
+		}
+		part = min(n, sge->length - off);
+		fault = arrive_to_region(s, cur, sge->lkey, IB_ACCESS_LOCAL_WRITE,
+					 sge->addr + off, part);
+		if (fault)
+			return fault;
+		off = 0;
+		n -= part;
+	}
+	return KIW_REGION_OK;
+}
+
+static enum kiw_err arrive_place_read_resp(struct kiw_stream *s, struct kiw_cursor *cur, u32 done,
+					   u32 n)
+{
+	struct kiw_read_out *r = kiw_read_out_oldest(&s->tx.reads_out);
+
+	if (!arrive_to_list(s, cur, r->sge, s->rx.resp_off + done, n))
+		return KIW_OK;
+	kiw_sq_done(&s->qp->sq, r->index, IB_WC_LOC_PROT_ERR);
+	return KIW_ERR_LOCAL_CATASTROPHE;
+}
+
+static enum kiw_err arrive_place_write(struct kiw_stream *s, struct kiw_cursor *cur, u32 done,
+				       u32 n)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+
+	return kiw_region_ddp_error(arrive_to_region(s, cur, seg->stag, IB_ACCESS_REMOTE_WRITE,
+						 seg->to + done, n));
+}
+
+static enum kiw_err arrive_place_send(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n)
+{
+	if (arrive_to_list(s, cur, s->recv.sge, s->rx.seg.mo + done, n))
+		return arrive_recv_failed(s, IB_WC_LOC_PROT_ERR);
+	return KIW_OK;
+}
+
+/* What is longer than all that a Terminate can say */
+static enum kiw_err arrive_place_terminate(struct kiw_stream *s, struct kiw_cursor *cur, u32 done,
+					   u32 n)
+{
+	kiw_source_drop(&cur->source, n);
+	return KIW_OK;
+}
+
+static enum kiw_err arrive_end_read_resp(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_read_out *r;
+
+	s->rx.resp_off += seg->payload_len;
+	if (!(seg->flags & KIW_F_LAST))
+		return KIW_OK;
+	s->rx.resp_off = 0;
+	r = kiw_read_out(&tx->reads_out, tx->reads_out.head++);
+	if (!r->internal) {
+		kiw_sq_done(&s->qp->sq, r->index, IB_WC_SUCCESS);
+		if (!kiw_sq_complete(s->qp))
+			return KIW_ERR_LOCAL_CATASTROPHE;
+	}
+	if (tx->taken)	/* it may have waited for this one */
+		kiw_stream_kick(s);
+	return KIW_OK;
+}
+
+static enum kiw_err arrive_invalidate(struct kiw_stream *s, u32 stag)
+{
+	switch (kiw_region_invalidate(s->qp, stag)) {
+	case KIW_REGION_OK:
+		return KIW_OK;
+	case KIW_REGION_PD:
+		return KIW_ERR_RDMAP_INVAL;
+	default:
+		return KIW_ERR_RDMAP_CANT_INVAL;
+	}
+}
+
+static enum kiw_err arrive_end_send(struct kiw_stream *s)
+{
+	struct kiw_receive *rx = &s->rx;
+	const struct kiw_seg *seg = &rx->seg;
+	u32 len = seg->mo + seg->payload_len;
+	enum kiw_err err;
+	u8 flags = 0;
+
+	kiw_seq_advance(&rx->seq[KIW_QN_SEND], seg);
+	if (!(seg->flags & KIW_F_LAST))
+		return KIW_OK;
+	if (seg->flags & KIW_F_INVALIDATE) {
+		err = arrive_invalidate(s, seg->inv_stag);
+		if (err) {
+			kiw_rq_complete(s->qp, &s->recv, IB_WC_REM_INV_REQ_ERR, 0, 0, 0);
+			return err;
+		}
+		flags |= KIW_CQE_WITH_INV;
+	}
+	if (seg->flags & KIW_F_SOLICITED)
+		flags |= KIW_CQE_SOLICITED;
+	return kiw_rq_complete(s->qp, &s->recv, IB_WC_SUCCESS, len, flags, seg->inv_stag) ?
+		KIW_OK : KIW_ERR_LOCAL_CATASTROPHE;
+}
+
+static enum kiw_err arrive_end_read_req(struct kiw_stream *s)
+{
+	kiw_seq_advance(&s->rx.seq[KIW_QN_READ], &s->rx.seg);
+	kiw_read_in_add(&s->tx.reads_in, &s->rx.seg.rreq);
+	kiw_stream_kick(s);
+	return KIW_OK;
+}
+
+/* The peer gave up. If it names a Read of ours, that one completes with more than a flush. */
+static enum kiw_err arrive_end_terminate(struct kiw_stream *s)
+{
+	struct kiw_receive *rx = &s->rx;
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_reads_out *reads = &tx->reads_out;
+	struct kiw_term_info info;
+	enum ib_wc_status status;
+	struct kiw_read_out *r;
+	u32 nth;
+
+	kiw_stat_inc(&s->dev->stats, KIW_STAT_TERM_RECEIVED);
+	kiw_term_parse(kiw_receive_ulpdu(rx), kiw_receive_ulpdu_have(rx), &info);
+	trace_kiw_term_received(s->qp->ibqp.qp_num, info.raw.layer, info.raw.etype, info.raw.code);
+	if (info.has_rreq) {
+		nth = info.msn - (tx->msn_read - kiw_reads_out_len(reads));
+		r = nth < kiw_reads_out_len(reads) ? kiw_read_out(reads, reads->head + nth) : NULL;
+		if (r && !r->internal) {
+			status = info.raw.etype == KIW_ETYPE_PROTECTION ?
+				 IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;
+			kiw_sq_done(&s->qp->sq, r->index, status);
+		}
+	}
+	s->async = IB_EVENT_QP_FATAL;
+	kiw_stream_event(s, KIW_EV_TERM_RECEIVED);
+	kiw_sq_complete(s->qp);
+	kiw_stream_kick(s);
+	return KIW_OK;
+}
+
+/*
+ * struct arrive_op - what an opcode does, a function for each of the sink's steps
+ * @begin: judges the segment; NULL if there is nothing to judge
+ * @place: takes a part of the payload; NULL where there can't be any
+ * @end: does what the segment asks for; NULL where all is done when it is placed
+ */
+struct arrive_op {
+	enum kiw_err (*begin)(struct kiw_stream *s);
+	enum kiw_err (*place)(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n);
+	enum kiw_err (*end)(struct kiw_stream *s);
+};
+
+#define ARRIVE_SEND { arrive_begin_send, arrive_place_send, arrive_end_send }
+
+/* Others don't get here: the receive machine refuses them. */
+static const struct arrive_op arrive_ops[KIW_OP_COUNT] = {
+	[KIW_OP_WRITE] = { arrive_begin_write, arrive_place_write, NULL },
+	[KIW_OP_READ_REQ] = { arrive_begin_read_req, NULL, arrive_end_read_req },
+	[KIW_OP_READ_RESP] = { arrive_begin_read_resp, arrive_place_read_resp,
+			       arrive_end_read_resp },
+	[KIW_OP_SEND] = ARRIVE_SEND,
+	[KIW_OP_SEND_INV] = ARRIVE_SEND,
+	[KIW_OP_SEND_SE] = ARRIVE_SEND,
+	[KIW_OP_SEND_SE_INV] = ARRIVE_SEND,
+	[KIW_OP_TERMINATE] = { NULL, arrive_place_terminate, arrive_end_terminate },
+};
+
+enum kiw_err kiw_sink_begin(struct kiw_receive *rx)
+{
+	const struct arrive_op *op = &arrive_ops[rx->seg.op];
+	struct kiw_stream *s = arrive_stream(rx);
+
+	/* In CLOSING the peer may not send any more, and this ends the stream. */
+	kiw_stream_event(s, KIW_EV_ACTIVITY);
+	if (rx->stopped || !op->begin)
+		return KIW_OK;
+	return INDIRECT_CALL_3(op->begin, arrive_begin_send, arrive_begin_write,
+			       arrive_begin_read_resp, s);
+}
+
+enum kiw_err kiw_sink_place(struct kiw_receive *rx, struct kiw_source *src, u32 done, u32 n)
+{
+	const struct arrive_op *op = &arrive_ops[rx->seg.op];
+
+	return INDIRECT_CALL_3(op->place, arrive_place_send, arrive_place_write,
+			       arrive_place_read_resp, arrive_stream(rx), to_kiw_cursor(src), done,
+			       n);
+}
+
+enum kiw_err kiw_sink_end(struct kiw_receive *rx)
+{
+	const struct arrive_op *op = &arrive_ops[rx->seg.op];
+
+	trace_kiw_fpdu_in(arrive_stream(rx)->qp->ibqp.qp_num, rx->seg.op, rx->seg.flags & KIW_F_LAST,
+			  rx->seg.payload_len);
+	if (!op->end)
+		return KIW_OK;
+	return INDIRECT_CALL_2(op->end, arrive_end_send, arrive_end_read_resp, arrive_stream(rx));
+}
