@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What an RDMAP message does when it arrives (RFC 5040 section 5): the sink of the receive machine,
- * see proto/receive.h. It belongs to a stream, whose socket lock is held.
+ * see proto/receive.h. It belongs to a stream; the socket lock is held.
  */
 #ifndef KIWARP_ARRIVE_H
 #define KIWARP_ARRIVE_H

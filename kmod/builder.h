@@ -16,7 +16,7 @@ struct kiw_qp;
  * struct kiw_builder - an FPDU under construction; on the stack
  * @batch: what it is added to; can be cut back as long as TCP has nothing of the FPDU: memory may
  *	run out, or a region may be gone in the middle
- * @qp: queue pair whose regions the payload comes from
+ * @qp: queue pair; the payload comes from its regions
  * @gfp: how to allocate
  * @crc: the CRC field is the CRC, else it is 0
  * @mk: where the next marker is

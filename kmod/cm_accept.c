@@ -5,11 +5,11 @@
  * While the user decides, the endpoint is known to iw_cm by a number, not by its address: the peer
  * may go before the decision, and iw_cm drops a request silently when its listener is destroyed,
  * so that nobody could say how long the address has to be good. The number is looked up in
- * requests, under whose lock a reference is taken; the endpoint leaves the table before it drops
- * its own.
+ * the table of requests, and a reference is taken under the lock of that table; the endpoint leaves
+ * the table before it drops its own.
  *
  * A malformed Request is never answered, only closed. One that is well-formed but can't be served
- * gets a Reply with the reject bit: one with private data beyond the 255 octets that iw_cm can pass
+ * gets a Reply with the reject bit: one with private data beyond the 255 bytes that iw_cm can pass
  * on.
  */
 #include <linux/errno.h>
@@ -203,7 +203,7 @@ static bool peer_waits(struct kiw_ep *ep)
 
 static void responder_expired(struct kiw_ep *ep)
 {
-	/* It is us who failed when the Request was complete. */
+	/* When the Request is complete, the delay is on our side. */
 	if (ep->state == KIW_ST_REQUEST_READY || ep->state == KIW_ST_REQUESTED) {
 		refuse(ep, "no decision in time", NULL, 0);
 		return;
@@ -357,7 +357,7 @@ int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
  * kiw_reject() - the user rejects
  * @id: iw_cm's side, as made for the request
  * @pdata: private data for the peer
- * @pdata_len: its octets
+ * @pdata_len: its bytes
  *
  * Return: 0, also when there is nobody left to reject.
  */

@@ -6,7 +6,7 @@
  *	-ECONNREFUSED	the peer's user rejected, with private data; or its TCP did
  *	-ETIMEDOUT	no answer in time
  *	-ECONNRESET	the peer closed, or what it sent was no Reply
- *	-EMSGSIZE	its private data is longer than the 255 octets that iw_cm can pass on
+ *	-EMSGSIZE	its private data is longer than the 255 bytes that iw_cm can pass on
  *	-EPROTO		no agreement on depths or RTR message
  *	-EISCONN	the QP isn't idle any more
  *	-ECONNABORTED	our side gave up: QP destroyed, device going

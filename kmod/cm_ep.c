@@ -101,6 +101,8 @@ void kiw_ep_enter(struct kiw_ep *ep, enum kiw_ep_state state)
  * kiw_ep_expired() - has the time in the current state run out
  * @ep: endpoint, mutex held
  * @events: KIW_EP_*; a timer event may be late, from an earlier state
+ *
+ * Return: whether it has.
  */
 bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events)
 {
@@ -137,7 +139,7 @@ int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn)
 }
 
 /**
- * kiw_ep_drop_qp() - let go of the QP, for whose last reference its owner may be waiting
+ * kiw_ep_drop_qp() - let go of the QP; the process that destroys it may be waiting for that
  * @ep: endpoint, mutex held, without a stream
  */
 void kiw_ep_drop_qp(struct kiw_ep *ep)
@@ -555,8 +557,8 @@ struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size, const struct k
 }
 
 /*
- * All endpoints are on the list, alive, and no more can be made. One whose downcall is just making
- * its socket dies now; the downcall will notice and release the socket itself.
+ * All endpoints are on the list, alive, and no more can be made. An endpoint for which a downcall
+ * is just making the socket dies now; the downcall will notice and release the socket itself.
  *
  * It is the work of each of them that is waited for, and nobody else's. They wait in a list of our
  * own, of which ep_retire() may take them, too.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Listeners: a listening socket, and the endpoints whose Requests it brings to its user.
+ * Listeners: a listening socket, and the endpoints that it brings to its user.
  *
  * How a listener ends, in two steps. Unreachable: kiw_destroy_listen() takes the cm_id away under
  * the listener's lock, under which every request is told, so that none is told after that; closes

@@ -13,7 +13,7 @@
  * Each calls those below it; cm_ep.c calls the role of an endpoint by its struct kiw_ep_ops.
  *
  * An endpoint is one TCP socket and one state machine. Callbacks, timer, stream and downcalls only
- * leave events in the endpoint's inbox, whose only work item, which looks at the state and
+ * leave events in the endpoint's inbox. Its only work item looks at the state and
  * does what can be done without waiting. Events can't get lost, whatever the peer sends and however
  * often, and a peer that stalls costs its endpoint and one timer.
  *
@@ -122,10 +122,10 @@ enum kiw_end {
  * @accepted: responder: jiffies at which TCP's connection was accepted
  * @ready: responder: jiffies at which the Request was complete
  * @peer: responder: the peer's address
- * @pd_len: octets at @pd
- * @tell_len: octets at @tell
- * @in_have: octets in @in
- * @out_len: octets in @out
+ * @pd_len: bytes at @pd
+ * @tell_len: bytes at @tell
+ * @in_have: bytes in @in
+ * @out_len: bytes in @out
  * @out_sent: those of them that TCP has taken
  * @tell: the peer's private data for the user, in @in
  * @pd: initiator: the user's private data

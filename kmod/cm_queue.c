@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Endpoints on behalf of a listener: those whose Request isn't complete, and those whose Request
- * waits until its user is told.
- *
+ * Endpoints on behalf of a listener: those without a complete Request, and those with one that the
+ * user isn't told of yet.
  */
 #include "cm_priv.h"
 
@@ -204,7 +203,7 @@ void kiw_listener_ready(struct kiw_ep *ep)
 
 /**
  * kiw_listener_abort() - end those that the user doesn't know
- * @l: listener whose socket is released
+ * @l: listener; its socket is released
  */
 void kiw_listener_abort(struct kiw_listener *l)
 {

@@ -105,6 +105,8 @@ static bool is_loopback(const struct sockaddr_storage *addr)
  *
  * To reach 127.0.0.1 or ::1, rdma_cm takes the first active device, of whatever namespace. The
  * process that connects means its own host. Called by that process.
+ *
+ * Return: the namespace, without a reference.
  */
 struct net *kiw_sock_net(struct kiw_device *dev, const struct sockaddr_storage *local)
 {
@@ -251,7 +253,7 @@ void kiw_sock_keepalive(struct socket *sock, int secs)
 
 /* --- addresses ------------------------------------------------------------------------------ */
 
-/** kiw_addr_len() - octets of an address of either family */
+/** kiw_addr_len() - bytes of an address of either family */
 int kiw_addr_len(const struct sockaddr_storage *addr)
 {
 	return addr->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) :
@@ -357,8 +359,8 @@ static void sock_event(struct sock *sk)
 /**
  * kiw_ep_hook() - have the endpoint told what happens on its socket
  * @ep: endpoint, mutex held; the caller sees to it that the work looks at what happened before
- * @saved: for an accepted socket, whose callbacks are a copy of its listener's, those that the
- *	listening socket had at first
+ * @saved: for an accepted socket, those that the listening socket had at first: its own are a copy
+ *	of its listener's
  *
  * Return: 0, or -EBUSY when the socket is somebody else's already, see kiw_sock_taken().
  */
@@ -422,6 +424,8 @@ void kiw_ep_unhook(struct kiw_ep *ep)
 /**
  * kiw_ep_excess() - has the peer sent more than it may at this point
  * @ep: endpoint, mutex held
+ *
+ * Return: whether it has.
  */
 bool kiw_ep_excess(struct kiw_ep *ep)
 {
@@ -463,7 +467,7 @@ int kiw_ep_push(struct kiw_ep *ep)
 }
 
 /**
- * kiw_ep_pull() - receive the peer's frame, as far as it is there, and not an octet beyond
+ * kiw_ep_pull() - receive the peer's frame, as far as it is there, and not an byte beyond
  * @ep: endpoint, mutex held
  * @kind: which frame is due
  * @frame: output

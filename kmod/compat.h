@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Differences between kernels. config.h says what this kernel has; `make config` writes it, by
- * scripts/probe-kernel. Each piece names the first kernel with the new form, so that whoever drops
- * the last kernel before it knows what to delete.
+ * scripts/probe-kernel. Each piece names the first kernel with the new form, to tell what
+ * can be deleted when the last kernel before it is dropped.
  */
 #ifndef KIWARP_COMPAT_H
 #define KIWARP_COMPAT_H
@@ -155,7 +155,7 @@ static inline int tcp_space_from_win(const struct sock *sk, u32 win)
 #endif
 
 /*
- * Hands TCP @len octets in pages, but for the first @skip. Return: octets taken, or an errno.
+ * Hands TCP @len bytes in pages, but for the first @skip. Return: bytes taken, or an errno.
  *
  * 6.5: TCP takes the pages of a message. Before, it takes them one by one; a message it copies, no
  * matter that some of those kernels have MSG_SPLICE_PAGES.

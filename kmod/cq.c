@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
+#include "cq.h"
+
 #include <linux/log2.h>
 #include <rdma/uverbs_ioctl.h>
 
-#include "cq.h"
 #include "types.h"
 
 /* Whether these completions are what the process waits for; @arm is its demand */
@@ -34,7 +35,7 @@ static void cq_overflow(struct kiw_cq *cq)
 
 /*
  * The handlers are called without the lock, so that they may do as they like. The CQ is still
- * there: whoever adds completions does so for a QP, the QP keeps the CQ from being destroyed, and
+ * there: completions are added for a QP, the QP keeps the CQ from being destroyed, and
  * kiw_destroy_qp() only returns once nobody is at work for the QP.
  */
 bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)

@@ -66,7 +66,7 @@ static inline void kiw_inbox_put(struct kiw_inbox *inbox)
 		inbox->release(inbox);
 }
 
-/** kiw_inbox_start() - prepare the works of all endpoints, before there is a device; 0 or -ENOMEM */
+/** kiw_inbox_start() - prepare the works of endpoints, before there is a device; 0 or -ENOMEM */
 int kiw_inbox_start(void);
 
 /** kiw_inbox_stop() - wait for the works that are still under way, when all devices are gone */

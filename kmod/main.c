@@ -43,8 +43,8 @@ err_stream:
  * Released: endpoints were all that could have work, timers or socket callbacks pending, and
  * kiw_cm_exit() drains the work queue in which the last of them was dropped. Works of streams hold
  * references to theirs; kiw_stream_exit() waits for those still on their way out. Pages of rings
- * that are still mapped belong to the mapping and need no code of ours. There are no RCU callbacks:
- * whoever waits for a grace period does it in place.
+ * that are still mapped belong to the mapping and need no code of ours. No RCU callback runs
+ * code of ours: grace periods are waited for in place, or end in a plain kfree().
  */
 static void __exit kiw_exit(void)
 {

@@ -15,6 +15,8 @@
  * "subsystem", and exits run backwards), hence after every device of the namespace is doomed, and
  * before TCP's, which was registered when the kernel booted.
  */
+#include "netdev.h"
+
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
 #include <linux/if_arp.h>
@@ -25,7 +27,6 @@
 
 #include "compat.h"
 #include "types.h"
-#include "netdev.h"
 
 /* Protects the list and what device.h says; process context only */
 static DEFINE_SPINLOCK(kiw_devices_lock);

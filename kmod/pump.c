@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The pump of a stream: who runs it, and when.
+ * The pump of a stream: the threads and callbacks that run it.
  *
  * Callbacks run with the socket lock held, in softirq or, from the backlog, in the thread that owns
  * the socket. They receive and place. What has to be sent, flushed or closed because of it is put
@@ -290,7 +290,7 @@ static struct kiw_stream *pump_stream_of(struct sock *sk)
 }
 
 /*
- * In softirq the socket has no owner who could be in the middle of sending, so a response, or what
+ * In softirq the socket has no owner that could be in the middle of sending, so a response, or what
  * waited for one or for room, goes out at once. All else is left to the work; and from the backlog,
  * everything is left to the owner.
  */

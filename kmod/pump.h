@@ -13,6 +13,7 @@ void kiw_pump_lock(struct kiw_stream *s);
 
 /**
  * kiw_pump_lock_to_send() - the same, for a caller that is about to send little
+ * @s: stream
  *
  * What comes in changes the socket on another CPU. TCP would wait for one cache line after the
  * other: here they are asked for all at once.

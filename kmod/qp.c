@@ -3,11 +3,10 @@
  * Queue pairs: the verbs.
  *
  * How one goes, in two steps. Unreachable: kiw_destroy_qp() marks it dying, so that no connection
- * starts; stops its stream and aborts its endpoint, whose references to the QP are dropped by the
- * endpoint's work; and takes its number out of the table. A grace period later nobody who looked
- * the number up is without a reference. Released: it waits for the last reference, which is iw_cm's
- * or the endpoint's, and frees the rings. The completion queues outlive it, because RDMA core
- * counts their users.
+ * starts; stops its stream and aborts its endpoint, which drops its references to the QP in its
+ * work; and takes its number out of the table, where a look-up takes a reference under the table's
+ * lock. Released: it waits for the last reference, which is iw_cm's or the endpoint's, and frees
+ * the rings. The completion queues outlive it, because RDMA core counts their users.
  */
 #include "qp.h"
 
@@ -203,7 +202,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	ret = respond(qp, udata);
 	if (ret)
 		goto free;
-	/* Last: whoever finds it finds it whole. */
+	/* Last: it is found only when it is whole. */
 	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(QPN_MIN, QPN_MAX), &dev->next_qpn,
 			      GFP_KERNEL);
 	if (ret < 0)
@@ -470,7 +469,7 @@ static int sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
 
 /*
  * Run a doorbell with the QP held. Requests have no place in it: they are in the ring, and kernel
- * consumers, who would pass them here, can't create QPs.
+ * consumers, which would pass them here, can't create QPs.
  */
 static int doorbell(struct kiw_qp *qp, bool send)
 {

@@ -52,7 +52,7 @@ struct kiw_stream;
  * @closed: idle after an orderly close, which may be asked for again; the QP is held
  * @dying: being destroyed, takes no connection any more; protected by @mutex
  *
- * RDMA core allocates it by kmalloc(): with 512 octets, which it has in 7.2 without debugging, it
+ * RDMA core allocates it by kmalloc(): with 512 bytes, which it has in 7.2 without debugging, it
  * takes half of what it would with a few more.
  */
 struct kiw_qp {

@@ -54,7 +54,7 @@ struct kiw_reads_out {
  * @slots: @size of them
  * @size: a power of two
  * @apart: @slots was allocated by itself
- * @head: oldest, whose response may be under way
+ * @head: oldest; its response may be under way
  * @tail: next free
  */
 struct kiw_reads_in {

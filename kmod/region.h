@@ -8,8 +8,8 @@
  *
  *   %KIW_REGION_USER	is good from kiw_region_add() to kiw_region_remove(), which waits until all
  *			uses have ended. Uses take no lock.
- *   %KIW_REGION_FAST	can be withdrawn in softirq, by kiw_region_invalidate(), and be made valid
- *			again with other memory. Each use holds its lock for reading, which is for as
+ *   %KIW_REGION_FAST	can be withdrawn in softirq, by kiw_region_invalidate(), and then be made
+ *			valid again with other memory. Each use holds its lock for reading, for as
  *			long as one FPDU is copied.
  *
  * Uses run in a read-side section of an SRCU domain of their own, because processes deregister in
@@ -39,7 +39,7 @@ enum kiw_region_kind {
  * struct kiw_region - a region
  * @kind: see above
  * @valid: the region may be used; with %KIW_REGION_FAST, changed under @lock
- * @lock: with %KIW_REGION_FAST, held by uses for reading, and for writing to change all that follows
+ * @lock: with %KIW_REGION_FAST, held by uses for reading, and for writing to change what follows
  * @stag: index << 8 | key
  * @access: IB_ACCESS_*
  * @pd: protection domain
@@ -107,7 +107,7 @@ void kiw_region_remove(struct xarray *regions, struct kiw_region *region);
 
 /**
  * kiw_region_begin() - look a region up and check that it may be used so
- * @qp: queue pair on whose behalf, held
+ * @qp: queue pair that uses it, held
  * @stag: index and key
  * @access: IB_ACCESS_* that are needed; 0 for what is local and reads
  * @addr: first byte
@@ -127,7 +127,7 @@ void kiw_region_end(struct kiw_region_use *use);
 
 /**
  * kiw_region_invalidate() - withdraw a region that can be withdrawn
- * @qp: queue pair on whose behalf, held
+ * @qp: queue pair that uses it, held
  * @stag: index and key
  *
  * When this returns %KIW_REGION_OK, nobody touches the region's memory any more. Any context but
@@ -138,7 +138,7 @@ void kiw_region_end(struct kiw_region_use *use);
  */
 enum kiw_region_fault kiw_region_invalidate(const struct kiw_qp *qp, u32 stag);
 
-/** kiw_region_rdmap_error() - how a peer is told of a fault when it wants to read or to invalidate */
+/** kiw_region_rdmap_error() - how a peer is told of a fault when it wants to read */
 enum kiw_err kiw_region_rdmap_error(enum kiw_region_fault fault);
 
 /** kiw_region_ddp_error() - how a peer is told of a fault when it wants to write */

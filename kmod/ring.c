@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
+#include "ring.h"
+
 #include <linux/capability.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -8,7 +10,6 @@
 
 #include "compat.h"
 #include "types.h"
-#include "ring.h"
 
 #define ARENA_SIZE	32768
 #define ARENA_UNITS	(ARENA_SIZE / KIW_RING_ALIGN)
@@ -28,7 +29,7 @@
  * @mm: the process that they are charged to
  * @number: told to the process
  * @count: rings in it; the last takes it along
- * @units: of KIW_RING_ALIGN octets that are in use, if it is a shared one
+ * @units: of KIW_RING_ALIGN bytes that are in use, if it is a shared one
  * @used: which of them
  */
 struct kiw_arena {

@@ -30,8 +30,8 @@ struct kiw_rings {
  * struct kiw_ring_map - a ring's memory
  * @arena: what it lies in, and holds a count of until kiw_ring_free()
  * @mem: the ring, zeroed at creation; starts with its header
- * @size: octets, a multiple of KIW_RING_ALIGN
- * @stride: octets per slot
+ * @size: bytes, a multiple of KIW_RING_ALIGN
+ * @stride: bytes per slot
  */
 struct kiw_ring_map {
 	struct kiw_arena	*arena;
@@ -49,7 +49,7 @@ void kiw_rings_exit(struct kiw_rings *rings);
  * @map: to fill
  * @uctx: the process
  * @entries: slots, a power of two
- * @stride: octets per slot
+ * @stride: bytes per slot
  *
  * Return: 0, -ENOMEM, also for more than the process may lock, or what
  * rdma_user_mmap_entry_insert() says.

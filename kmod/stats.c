@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
+#include "stats.h"
+
 #include <linux/build_bug.h>
 #include <linux/cpumask.h>
 #include <linux/percpu.h>
@@ -6,7 +8,6 @@
 #include <rdma/ib_verbs.h>
 
 #include "types.h"
-#include "stats.h"
 
 static const struct rdma_stat_desc kiw_stat_names[KIW_STAT_NUM] = {
 	[KIW_STAT_CONNECTS].name	= "connects",

@@ -29,7 +29,7 @@ enum kiw_stat {
 	KIW_STAT_TERM_RECEIVED,
 	KIW_STAT_LLP_LOST,		/* streams reset, timed out, or closed too early */
 	KIW_STAT_CQ_OVERFLOWS,
-	KIW_STAT_RING_ERRORS,		/* QPs whose mapped rings held nonsense */
+	KIW_STAT_RING_ERRORS,		/* QPs with nonsense in their mapped rings */
 	KIW_STAT_NUM
 };
 
@@ -82,8 +82,8 @@ void kiw_stats_exit(struct kiw_stats *stats);
 struct rdma_hw_stats *kiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port);
 int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index);
 
-/**
- * kiw_process_mad() - answer a management datagram
+/*
+ * Answers a management datagram; see struct ib_device_ops.
  *
  * No datagrams travel over iWARP. RDMA core asks by them for what it shows in the folder counters
  * of a port: performance management (InfiniBand architecture, volume 1, chapter 16.1), its

@@ -31,10 +31,10 @@
  * @ref: references
  * @waiting: so many are about to take the socket lock; atomic
  * @todo: KIW_ACT_* that were put off to process context
- * @turn: octets that had been received when the owner took the lock
+ * @turn: bytes that had been received when the owner took the lock
  * @rx_more: the pump has to run again: its budget was used up, or TCP wasn't told of it all
- * @busy: whoever has the lock will settle before it lets go: no need for the work
- * @due: somebody asked for that meanwhile
+ * @busy: the owner of the lock will settle before it lets go: no need for the work
+ * @due: a callback asked for that meanwhile
  * @fin_sent: our direction is closed
  * @fin_received: the peer's direction is closed
  * @ended: the endpoint has been told that nothing more will come
@@ -53,8 +53,8 @@
  * @rcu: kiw_stream_of() looks before it holds a reference
  * @sge: for tx.req and recv
  *
- * What hardly ever changes, what whoever has the lock writes, and what belongs to one direction
- * begin cache lines of their own: a process sends, and what comes in is placed, on two processors.
+ * Cache lines of their own have what hardly ever changes, what each owner of the lock writes, and
+ * each direction: one CPU may send while another one receives.
  */
 struct kiw_stream {
 	struct sock		*sk;
@@ -100,7 +100,8 @@ struct kiw_stream *kiw_stream_of(struct kiw_qp *qp);
  * @s: stream with a QP; socket lock held, any context
  * @event: what happened
  *
- * What needs process context is left in @s->todo for whoever unlocks the stream, or its work.
+ * What needs process context is left in @s->todo for the owner that unlocks the stream, or for its
+ * work.
  *
  * Return: whether the state allows for the event.
  */
@@ -132,7 +133,7 @@ void kiw_stream_exit(void);
  * @s: stream; socket lock held, any context
  * @err: what to report; the first error stays
  * @ulpdu: start of the offending segment, or NULL
- * @have: octets at @ulpdu
+ * @have: bytes at @ulpdu
  * @ulpdu_len: its ULPDU_Length
  */
 void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u32 have,

@@ -37,7 +37,8 @@ enum kiw_message {
  * @off: bytes of the message under way that are in FPDUs
  * @reads_out: Reads asked of the peer
  * @reads_in: Reads to be answered
- * @term: the Terminate to send, @term_len bytes, 0 none or sent
+ * @term: the Terminate to send
+ * @term_len: bytes at @term; 0: there is none, or it was sent
  * @batch: FPDUs for TCP
  * @batch_index: send requests before this are wholly in the batch or earlier ones
  * @sent_index: send requests before this are wholly with TCP

@@ -21,14 +21,14 @@
 #define KIW_MAX_QP		65536
 #define KIW_MAX_QP_WR		16384
 #define KIW_MAX_SGE		16
-#define KIW_MAX_INLINE		512	/* octets */
+#define KIW_MAX_INLINE		512	/* bytes */
 #define KIW_MAX_CQ		65536
 #define KIW_MAX_CQE		(1 << 20)
 #define KIW_MAX_MR		(1 << 20)
 #define KIW_MAX_PD		65536
 #define KIW_MAX_RD_ATOM		128	/* IRD and ORD of one QP */
-#define KIW_MAX_MSG		(1U << 31)	/* octets */
-#define KIW_MAX_MR_SIZE		min_t(u64, 1ULL << 39, SIZE_MAX)	/* octets */
+#define KIW_MAX_MSG		(1U << 31)	/* bytes */
+#define KIW_MAX_MR_SIZE		min_t(u64, 1ULL << 39, SIZE_MAX)	/* bytes */
 
 /*
  * The OUI of a vendor, of the kind that IEEE 802c leaves to local administration (the second digit

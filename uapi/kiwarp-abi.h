@@ -42,8 +42,8 @@
  * indexes. It reads the process's indexes of receive and completion rings only when the value that
  * it saw last doesn't suffice: no request to take, or no room.
  *
- * A slot of a queue pair's work ring belongs to the kernel from the store of `prod` until a completion with
- * `wq_index` at or past it has been polled.
+ * A slot of a queue pair's work ring belongs to the kernel from the store of `prod` until a
+ * completion with `wq_index` at or past it has been polled.
  *
  * A receive ring that several queue pairs share completes in no order: only its `cons` tells which
  * slots are free.

@@ -5,8 +5,8 @@
  *
  * With markers on, one starts at every stream offset divisible by 512, where
  * offset 0 is the first octet after the start-up frame of that direction. A
- * marker due at the end of an FPDU waits and travels in front of the next one,
- * whose CRC covers it. FPDUs therefore always start at offsets divisible by 4,
+ * marker due at the end of an FPDU waits and travels in front of the next one;
+ * the CRC of that one covers it. FPDUs therefore always start at offsets divisible by 4,
  * and no marker ever splits ULPDU_Length or CRC.
  *
  * Both directions walk an FPDU the same way::
@@ -56,7 +56,7 @@ static inline u32 kiw_fpdu_len(u32 ulpdu_len)
 }
 
 /**
- * kiw_mulpdu() - longest ULPDU whose FPDU fits one TCP segment
+ * kiw_mulpdu() - longest ULPDU for which the FPDU fits one TCP segment
  * @emss: effective maximum segment size, any value
  * @markers: markers are sent in this direction
  *

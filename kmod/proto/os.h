@@ -38,7 +38,7 @@ typedef __u64 u64;
 #define __packed __attribute((__packed__))
 #endif
 
-#ifndef __cplusplus /* whose attributes have these names */
+#ifndef __cplusplus /* C++ has attributes of these names */
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define fallthrough __attribute__((__fallthrough__))
@@ -81,7 +81,7 @@ static inline void put_unaligned_be16(u16 v, void *p)
 #endif /* __KERNEL__ */
 
 /**
- * kiw_fetch_to_write() - ask for memory that will be written soon, whose processor it may be
+ * kiw_fetch_to_write() - ask for memory that will be written soon; another CPU may have it
  * @p: where it begins; needn't be valid
  * @n: octets, 0 allowed; the last line is left out where they begin in the midst of one
  */

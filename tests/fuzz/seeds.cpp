@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 // fuzz_seeds FOLDER: inputs to begin with, from the messages of tests/proto/vectors.h, in FOLDER/TARGET/NAME
+#include "seeds.hpp"
+
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 
 #include "../proto/vectors.h"
 #include "script.hpp"
-#include "seeds.hpp"
 
 namespace fs = std::filesystem;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The table of regions, with queue pairs and protection domains that nobody but the table looks at. */
+/* The table of regions, with queue pairs and protection domains that only the table looks at */
 #include <kunit/test.h>
 #include <linux/completion.h>
 #include <linux/cpumask.h>
