@@ -205,7 +205,7 @@ static int kiw_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata
 	/* A process without our provider could do nothing here. */
 	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
-	/* One of an earlier version sends nothing, one of a later version perhaps more than that. */
+	/* An earlier version sends nothing, a later one perhaps more than that. */
 	if (udata->inlen >= sizeof(req)) {
 		err = ib_copy_from_udata(&req, udata, sizeof(req));
 		if (err)
@@ -318,8 +318,9 @@ static struct workqueue_struct *kiw_farewell_wq;
 /*
  * rdma_cm's ids first cease to keep the device, and then give back their references to its GID
  * (cma_release_dev()). The work that frees a GID needs the table that the core frees with the
- * device, and it doesn't notice. There is no sleep between the two: a task that is in there has got out
- * when every task has been to sleep once, and what it queued has run when that queue was flushed.
+ * device, and it doesn't notice. There is no sleep between the two: a task that is in there
+ * has got out when every task has been to sleep once, and what it queued has run when that queue was
+ * flushed.
  */
 static void kiw_farewell(struct work_struct *work)
 {

@@ -22,7 +22,7 @@ void kiw_inbox_post(struct kiw_inbox *inbox, unsigned long events)
 
 int kiw_inbox_start(void)
 {
-	/* A work may have to wait for a lock that some process has: no other waits for that work. */
+	/* A work may have to wait for a lock of some process: no other waits for that work. */
 	inbox_wq = alloc_workqueue("kiwarp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, WQ_MAX_ACTIVE);
 	return inbox_wq ? 0 : -ENOMEM;
 }
