@@ -167,7 +167,8 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 	}
 	mutex_unlock(&ep->mutex);
 
-	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);	/* takes the first connections, or tidies up */
+	/* Takes the first connections, or tidies up. */
+	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);
 	return err;
 }

@@ -7,7 +7,7 @@
 #ifndef KIWARP_COMPAT_H
 #define KIWARP_COMPAT_H
 
-/* The header of local locks needs the first with PREEMPT_RT, and older kernels' don't include it. */
+/* With PREEMPT_RT, the header of local locks needs the first, which older kernels leave out. */
 #include <linux/spinlock.h>
 #include <linux/local_lock.h>
 #include <linux/mm.h>

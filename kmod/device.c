@@ -319,8 +319,8 @@ static struct workqueue_struct *kiw_farewell_wq;
  * rdma_cm's ids first cease to keep the device, and then give back their references to its GID
  * (cma_release_dev()). The work that frees a GID needs the table that the core frees with the
  * device, and it doesn't notice. There is no sleep between the two: a task that is in there
- * has got out when every task has been to sleep once, and what it queued has run when that queue was
- * flushed.
+ * has got out when every task has been to sleep once, and what it queued has run when that queue
+ * was flushed.
  */
 static void kiw_farewell(struct work_struct *work)
 {
