@@ -158,7 +158,7 @@ static enum kiw_region_fault arrive_to_region(struct kiw_stream *s, struct kiw_c
 
 /* Copy from the queue into a list of local buffers, @off bytes behind its start. */
 static enum kiw_region_fault arrive_to_list(struct kiw_stream *s, struct kiw_cursor *cur,
-					const struct kiw_sge *sge, u32 off, u32 n)
+					    const struct kiw_sge *sge, u32 off, u32 n)
 {
 	enum kiw_region_fault fault;
 	u32 part;
@@ -363,8 +363,8 @@ enum kiw_err kiw_sink_end(struct kiw_receive *rx)
 {
 	const struct arrive_op *op = &arrive_ops[rx->seg.op];
 
-	trace_kiw_fpdu_in(arrive_stream(rx)->qp->ibqp.qp_num, rx->seg.op, rx->seg.flags & KIW_F_LAST,
-			  rx->seg.payload_len);
+	trace_kiw_fpdu_in(arrive_stream(rx)->qp->ibqp.qp_num, rx->seg.op,
+			  rx->seg.flags & KIW_F_LAST, rx->seg.payload_len);
 	if (!op->end)
 		return KIW_OK;
 	return INDIRECT_CALL_2(op->end, arrive_end_send, arrive_end_read_resp, arrive_stream(rx));

@@ -68,7 +68,7 @@ bool kiw_batch_begin(struct kiw_batch *b, gfp_t gfp);
 /** kiw_batch_end() - give back the memory that the batch doesn't hold */
 void kiw_batch_end(struct kiw_batch *b);
 
-/** kiw_batch_open() - may one more FPDU be added, if it is the longest, and memory comes by pages */
+/** kiw_batch_open() - may one more FPDU be added, even the longest, in memory of single pages */
 bool kiw_batch_open(const struct kiw_batch *b);
 
 /** kiw_batch_whole() - TCP has taken nothing of it, or all: it may be added to */
@@ -90,7 +90,7 @@ static inline bool kiw_batch_unsent(const struct kiw_batch *b)
  * @gfp: how to allocate
  * @room: how many it has
  *
- * Return: its address, or NULL when there is no memory. kiw_batch_grow() makes it part of the batch.
+ * Return: its address, or NULL when there is no memory. kiw_batch_grow() adds it to the batch.
  */
 void *kiw_batch_room(struct kiw_batch *b, u32 least, gfp_t gfp, u32 *room);
 

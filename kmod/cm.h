@@ -4,8 +4,9 @@
  * the end of the connection.
  *
  * An endpoint owns its socket. In full operation the socket's callbacks belong to the stream
- * (stream.h), which tells the endpoint's inbox what happened (inbox.h); what has to be done about it
- * runs in the endpoint's own work item, so that nothing blocks a caller or another endpoint.
+ * (stream.h), which leaves word of what happened in the endpoint's inbox (inbox.h). What has to be
+ * done about it runs in the endpoint's own work item, so that nothing blocks a caller or another
+ * endpoint.
  */
 #ifndef KIWARP_CM_H
 #define KIWARP_CM_H

@@ -149,7 +149,7 @@ static int other_thread(void *data)
 {
 	struct other *o = data;
 
-	complete(&o->begun);
+	wait_for_completion(&o->begun);
 	if (o->remove)
 		kiw_region_remove(&o->f->dev->regions, &o->f->region);
 	else
@@ -175,10 +175,11 @@ static void ends_after_the_use(struct kunit *test, enum kiw_region_kind kind, bo
 
 	init_completion(&o.begun);
 	init_completion(&o.ended);
-	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->qp, stag, 0, BASE, 1, &use), KIW_REGION_OK);
 	/* On the other CPU: a use of this kind holds a lock that spins. */
-	KUNIT_EXPECT_FALSE(test, IS_ERR(kthread_run_on_cpu(other_thread, &o, other_cpu(),
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(other_thread, &o, other_cpu(),
 							   "kiw_other")));
+	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->qp, stag, 0, BASE, 1, &use), KIW_REGION_OK);
+	complete(&o.begun);
 	for (int ms = 0; ms < 20 && !completion_done(&o.ended); ms++)
 		mdelay(1);
 	KUNIT_EXPECT_FALSE(test, completion_done(&o.ended));
