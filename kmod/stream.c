@@ -50,6 +50,9 @@ static void stream_act_send_term(struct kiw_stream *s, const struct stream_fault
 	struct kiw_term t = kiw_err_term(fault->err);
 
 	trace_kiw_stream_fail(s->qp->ibqp.qp_num, t.layer, t.etype, t.code);
+	kiw_stat_inc(&s->dev->stats, KIW_STAT_STREAM_ERRORS);
+	if (fault->err == KIW_ERR_LLP_CRC)
+		kiw_stat_inc(&s->dev->stats, KIW_STAT_CRC_ERRORS);
 	s->terminated = true;
 	if (kiw_term_possible(fault->err))
 		s->tx.term_len = kiw_term_build(s->tx.term, fault->err, fault->ulpdu, fault->have,
@@ -130,9 +133,6 @@ void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u3
 	kiw_stream_kick(s);
 	if (!(step.actions & KIW_ACT_SEND_TERM))
 		return;
-	kiw_stat_inc(&s->dev->stats, KIW_STAT_STREAM_ERRORS);
-	if (err == KIW_ERR_LLP_CRC)
-		kiw_stat_inc(&s->dev->stats, KIW_STAT_CRC_ERRORS);
 	s->async = stream_async_of(err);
 	/* A request that failed is told of now; the rest is flushed when the peer has closed. */
 	kiw_sq_complete(s->qp);
