@@ -12,7 +12,11 @@ u32 kiw_crc_update(u32 crc, const void *p, size_t n)
 
 #else
 
-/* Remainders of four bits, polynomial 0x82f63b78 as octets enter low bit first */
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+/* Remainders of four bits, polynomial 0x82f63b78 as bytes enter low bit first */
 static const u32 crc_nibble[16] = {
 	0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
 	0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
@@ -20,22 +24,100 @@ static const u32 crc_nibble[16] = {
 	0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
 };
 
-u32 kiw_crc_update(u32 crc, const void *p, size_t n)
+static u32 crc_portable(u32 crc, const void *p, size_t n)
 {
-	const u8 *octet = p;
+	const u8 *byte = p;
 
 	while (n--) {
-		crc ^= *octet++;
+		crc ^= *byte++;
 		crc = crc >> 4 ^ crc_nibble[crc & 0xf];
 		crc = crc >> 4 ^ crc_nibble[crc & 0xf];
 	}
 	return crc;
 }
 
+/* Those that this processor has; the last is the fastest. */
+static struct kiw_crc_way crc_ways[2] = { { "portable", crc_portable } };
+static size_t crc_count = 1;
+static u32 (*crc_fastest)(u32 crc, const void *p, size_t n) = crc_portable;
+
+#if defined(__x86_64__)
+
+#define CRC_WAY "SSE4.2"
+
+static bool crc_has_instruction(void)
+{
+	__builtin_cpu_init();
+	return __builtin_cpu_supports("sse4.2");
+}
+
+__attribute__((__target__("sse4.2")))
+static u32 crc_instruction(u32 crc, const void *p, size_t n)
+{
+	const u8 *byte = p;
+	u64 word;
+
+	for (; n >= sizeof(word); n -= sizeof(word), byte += sizeof(word)) {
+		memcpy(&word, byte, sizeof(word));
+		crc = (u32)__builtin_ia32_crc32di(crc, word);
+	}
+	while (n--)
+		crc = __builtin_ia32_crc32qi(crc, *byte++);
+	return crc;
+}
+
+#elif defined(__aarch64__)
+
+#define CRC_WAY "arm64"
+
+static bool crc_has_instruction(void)
+{
+	return getauxval(AT_HWCAP) & HWCAP_CRC32;
+}
+
+static u32 crc_instruction(u32 crc, const void *p, size_t n)
+{
+	const u8 *byte = p;
+	u64 word;
+
+	for (; n >= sizeof(word); n -= sizeof(word), byte += sizeof(word)) {
+		memcpy(&word, byte, sizeof(word));
+		word = le64_to_cpu(word);
+		asm(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+	}
+	while (n--)
+		asm(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(*byte++));
+	return crc;
+}
+
+#endif
+
+#ifdef CRC_WAY
+__attribute__((__constructor__))
+static void crc_choose(void)
+{
+	if (!crc_has_instruction())
+		return;
+	crc_fastest = crc_instruction;
+	crc_ways[crc_count].name = CRC_WAY;
+	crc_ways[crc_count++].update = crc_instruction;
+}
+#endif
+
+const struct kiw_crc_way *kiw_crc_way_get(size_t i)
+{
+	return i < crc_count ? &crc_ways[i] : NULL;
+}
+
+u32 kiw_crc_update(u32 crc, const void *p, size_t n)
+{
+	return crc_fastest(crc, p, n);
+}
+
 #endif
 
 /*
- * Each call for a CRC costs something by itself: it is taken of as many octets as are surely still
+ * Each call for a CRC costs something by itself: it is taken of as many bytes as are surely still
  * cached. Longer copies write past the caches on some processors: tests/bench/crc.cpp.
  */
 #define CRC_CHUNK 4096

@@ -33,6 +33,26 @@ static inline u32 kiw_crc_init(void)
  */
 u32 kiw_crc_update(u32 crc, const void *p, size_t n);
 
+#ifndef __KERNEL__
+/**
+ * struct kiw_crc_way - one way to have a checksum, outside of the kernel, which has its own
+ * @name: what it is called in messages
+ * @update: as kiw_crc_update()
+ */
+struct kiw_crc_way {
+	const char *name;
+	u32 (*update)(u32 crc, const void *p, size_t n);
+};
+
+/**
+ * kiw_crc_way_get() - a way that this processor has
+ * @i: 0 for the one that every processor has; the last one is what kiw_crc_update() does
+ *
+ * Return: the way, or NULL behind the last one.
+ */
+const struct kiw_crc_way *kiw_crc_way_get(size_t i);
+#endif
+
 /**
  * kiw_crc_copy() - copy octets and add exactly the copied ones to a checksum
  * @crc: running checksum

@@ -59,6 +59,7 @@ typedef __u64 u64;
 #define be32_to_cpu(v) be32toh(v)
 #define be64_to_cpu(v) be64toh(v)
 #define le32_to_cpu(v) le32toh(v)
+#define le64_to_cpu(v) le64toh(v)
 
 static inline u16 get_unaligned_be16(const void *p)
 {

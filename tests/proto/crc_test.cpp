@@ -38,6 +38,33 @@ TEST(Crc, does_not_depend_on_how_octets_are_split)
 	}
 }
 
+TEST(Crc, has_the_instruction_where_the_processor_has_it)
+{
+	ASSERT_NE(kiw_crc_way_get(0), nullptr);
+#if defined(__x86_64__)
+	EXPECT_EQ(kiw_crc_way_get(1) != nullptr, __builtin_cpu_supports("sse4.2") != 0);
+#endif
+	EXPECT_EQ(kiw_crc_way_get(2), nullptr);
+}
+
+TEST(Crc, is_the_same_in_every_way)
+{
+	constexpr std::size_t longest = 300, alignments = 16;
+
+	for (std::size_t i = 0; const kiw_crc_way *way = kiw_crc_way_get(i); i++)
+		for (std::size_t n = 0; n <= longest; n++)
+			for (std::size_t skip = 0; skip < alignments; skip++) {
+				// Ends where the memory does
+				const Bytes b = counting(skip + n, static_cast<std::uint8_t>(17 * n + skip));
+				const std::uint32_t start = static_cast<std::uint32_t>(n * 0x9e3779b9);
+				const auto expected = kiw_crc_way_get(0)->update(start, b.data() + skip, n);
+
+				ASSERT_EQ(way->update(start, b.data() + skip, n), expected)
+					<< way->name << " " << n << " " << skip;
+				ASSERT_EQ(kiw_crc_update(start, b.data() + skip, n), expected) << n << " " << skip;
+			}
+}
+
 TEST(Crc, copy_equals_copy_and_update)
 {
 	const Bytes src = counting(5000, 7);
