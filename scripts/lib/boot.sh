@@ -48,7 +48,7 @@ kvm_works() {
 	if [ ! -e "$known" ]; then
 		say "seeing whether KVM works here"
 		mkdir -p "${known%/*}"
-		# In a subshell, whose word about an aborted qemu is nothing to show
+		# In a subshell, so that its message about an aborted qemu isn't shown
 		(timeout -s KILL 30 qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35,accel=kvm \
 			-cpu host -smp 2 -m 512M -kernel "$IMAGE" -initrd "$INITRD" \
 			-append 'console=ttyS0 panic=-1 kiwarp.probe' -serial "file:$known.$$" </dev/null || :) >/dev/null 2>&1
@@ -139,7 +139,7 @@ run_guest() {
 	kill -KILL "$watcher" 2>/dev/null || :
 	late=''
 	[ ! -e "$RUN/late" ] || late=1
-	# Readers whose pipe nobody ever opened would wait for ever.
+	# Readers of a pipe that was never opened for writing would wait for ever.
 	: <>"$RUN/stdout" <>"$RUN/stderr"
 	wait "${readers[@]}" "$watcher" 2>/dev/null || :
 }

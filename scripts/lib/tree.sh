@@ -8,7 +8,7 @@ tree_dir() {
 	echo "$CACHE/trees/$1-$(hash_of "$TOP/scripts/lib/recipe.sh" "$TOP/scripts/kernels/packages")"
 }
 
-# tree_release DIR: the release whose tree that is. Kernels are keyed by it, so that a further package builds none.
+# tree_release DIR: the release that the tree is of. Kernels are keyed by it, so that a further package builds none.
 tree_release() { local name=${1##*/}; echo "${name%-*}"; }
 
 # tree_need TREE: makes it unless it is there

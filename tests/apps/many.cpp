@@ -3,7 +3,7 @@
 // many client ADDRESS PORT CONNECTIONS [ROUNDS]
 //
 // The client makes all connections, and only when all are up sends ROUNDS messages on each; the server sends every one
-// back, and the client compares each octet. Then it closes all. One thread a side; everything is non-blocking.
+// back, and the client compares each byte. Then it closes all. One thread a side; everything is non-blocking.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <netdb.h>
@@ -166,7 +166,7 @@ void Many::post_send(Connection &c)
 	c.sent++;
 }
 
-// A message that says whose and which it is, and is unlike all others
+// A message that names its connection and its number, and is unlike all others
 void Many::fill(Connection &c)
 {
 	uint32_t x = c.index * 1000003u + c.sent * 7919u + 1;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-# Who is measured, and how. Sourced by run.sh.
+# The contenders, and how each is measured. Sourced by measure.sh.
 #
-# measure_METHOD WHO ITERATIONS measures one run of the cell that the variables group, kind, octets, mtu, crc, qps and cpus
+# measure_METHOD CONTENDER ITERATIONS measures one run of the cell that the variables group, kind, octets, mtu, crc, qps and cpus
 # describe. It sets "value" and, where that isn't iterations per second, "pace"; or "reason", and returns false. "note" is what
 # a reader of the value has to know.
 
@@ -100,11 +100,11 @@ set_mtu() {
 	done
 }
 set_crc() {
-	local who is_on=0
+	local contender is_on=0
 	crc=$1
 	[ "$crc" = off ] || is_on=1
-	for who in ours siw; do
-		[ ! -e "${CRC_SWITCH[$who]}" ] || echo $is_on >"${CRC_SWITCH[$who]}"
+	for contender in ours siw; do
+		[ ! -e "${CRC_SWITCH[$contender]}" ] || echo $is_on >"${CRC_SWITCH[$contender]}"
 	done
 }
 
@@ -156,15 +156,15 @@ ready() {
 		ip netns exec right ss -Hltn "sport = :$PORT" | grep -q "%$listener:"; }
 }
 
-# perftest WHO TOOL ITERATIONS OPTION...: sets "line" to the line of figures
+# perftest CONTENDER TOOL ITERATIONS OPTION...: sets "line" to the line of figures
 perftest() {
-	local who=$1 tool=$2 n=$3 listener=${RIGHT_NETDEV[$1]:-}
+	local contender=$1 tool=$2 n=$3 listener=${RIGHT_NETDEV[$1]:-}
 	shift 3
 	local options=(-R -F -s "$octets" -n "$n" "$@")
 	[ "$qps" = 1 ] || options+=(-q "$qps")
 	for _ in once again; do
-		both "$tool" -d "${RIGHT_DEV[$who]}" "${options[@]}" -p "$port" -- \
-			"$tool" -d "${LEFT_DEV[$who]}" "${options[@]}" -p "$port" "${ADDRESS[$who]}" || return
+		both "$tool" -d "${RIGHT_DEV[$contender]}" "${options[@]}" -p "$port" -- \
+			"$tool" -d "${LEFT_DEV[$contender]}" "${options[@]}" -p "$port" "${ADDRESS[$contender]}" || return
 		perftest_line "$WORK/client" "$octets" $((n * qps)) || return
 		timeless "$line" || return 0
 	done
@@ -298,7 +298,7 @@ settled_memory() {
 	kernel_memory /proc/meminfo
 }
 
-# measure_memory WHO CONNECTIONS: kilobytes of kernel memory that one end of an idle connection takes; with a queue pair of 16
+# measure_memory CONTENDER CONNECTIONS: kilobytes of kernel memory that one end of an idle connection takes; with a queue pair of 16
 # requests each way, where it has one.
 measure_memory() {
 	local tool=bench_cm before after pids held

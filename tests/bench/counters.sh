@@ -27,12 +27,12 @@ counted() {
 	awk '/^ctxt/ { print "context switches: " $2 }' /proc/stat
 }
 
-# measure_counters WHO MESSAGES: sets "per_message" to lines "NAME: VALUE". What a message takes is what a long run takes more
+# measure_counters CONTENDER MESSAGES: sets "per_message" to lines "NAME: VALUE". What a message takes is what a long run takes more
 # than a short one, so that neither the programs' start nor the connection counts. 64 octets go both ways in turn, 8 are
 # posted in lists of 32. A "connection" is one that is made and closed; of that only system calls are counted, which are
 # always those of both ends, in runs of their own.
 measure_counters() {
-	local short=512 long=$((512 + $2)) who=$1 tool=ib_${kind%_events}_bw options=() messages=$2 calls
+	local short=512 long=$((512 + $2)) contender=$1 tool=ib_${kind%_events}_bw options=() messages=$2 calls
 	local run=one_run seen=
 	sleeping
 	case $octets in
@@ -56,8 +56,8 @@ measure_counters() {
 		awk -v calls=$((value - calls)) -v n="$messages" 'BEGIN { printf "system calls: %.3f", calls / n }'
 	)
 }
-one_run() { perftest "$who" "$tool" "$1" "${options[@]}"; }
-connections() { measure_connections "$who" "$1"; }
+one_run() { perftest "$contender" "$tool" "$1" "${options[@]}"; }
+connections() { measure_connections "$contender" "$1"; }
 # traced COMMAND...: sets "value" to how many system calls both ends make
 traced() {
 	# How often a poller lets others run says only how long it waits.

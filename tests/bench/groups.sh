@@ -35,9 +35,9 @@ the_group() {
 	set_crc off
 }
 
-turns() { for who; do turn "$rep" "$who"; done; }
+turns() { for contender; do turn "$rep" "$contender"; done; }
 
-# stream_turns KIND WHO...: for contenders that know neither kinds of operation nor a CRC
+# stream_turns KIND CONTENDER...: for contenders that know neither kinds of operation nor a CRC
 stream_turns() {
 	local kind=$1 crc=none
 	shift
@@ -160,12 +160,12 @@ group_qps() {
 
 # Counts hardly vary: two repetitions show it, and nothing has to warm up.
 group_counters() {
-	local rep who repetitions=2
+	local rep contender repetitions=2
 	[ "$SCOPE" = full ] || repetitions=1
 	the_group counters counters
 	echo "counters"
 	if ! can_count; then
-		for who in ours siw; do sample who=$who rep=1 absent="this guest has no module to count with"; done
+		for contender in ours siw; do sample contender=$contender rep=1 absent="this guest has no module to count with"; done
 		return
 	fi
 	load_counted || exit 1

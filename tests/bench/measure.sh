@@ -30,14 +30,14 @@ sample() {
 	echo "{$line}" >>"$SAMPLES"
 }
 
-# turn REPETITION WHO: one run of one contender in the cell that the variables name
+# turn REPETITION CONTENDER: one run of one contender in the cell that the variables name
 turn() {
-	local rep=$1 who=$2 key n measure=$method value='' pace='' reason='' note='' line='' counter per_message
-	key="$method $who $kind $octets $mtu $crc $qps $cpus"
+	local rep=$1 contender=$2 key n measure=$method value='' pace='' reason='' note='' line='' counter per_message
+	key="$method $contender $kind $octets $mtu $crc $qps $cpus"
 	[ -z "${broken[$key]:-}" ] || return 0
-	if [ -n "${absent[$who]:-}" ]; then
+	if [ -n "${absent[$contender]:-}" ]; then
 		broken[$key]=1
-		sample who="$who" rep="$rep" absent="${absent[$who]}"
+		sample contender="$contender" rep="$rep" absent="${absent[$contender]}"
 		return 0
 	fi
 	n=${count[$key]:-$(first_iterations)}
@@ -45,24 +45,24 @@ turn() {
 	# Of a run too short to tell what processor time it takes, the pace is known.
 	[ "$method$rep" != cpu0 ] || measure=bandwidth
 	# Once more, if need be: a run may fail for a reason that passes.
-	if ! "measure_$measure" "$who" "$n" && ! { value='' reason='' && "measure_$measure" "$who" "$n"; }; then
+	if ! "measure_$measure" "$contender" "$n" && ! { value='' reason='' && "measure_$measure" "$contender" "$n"; }; then
 		broken[$key]=1
-		sample who="$who" rep="$rep" failed="$reason"
+		sample contender="$contender" rep="$rep" failed="$reason"
 		echo "  $key: $reason"
 		tail -n 3 "$WORK/client" "$WORK/server" | sed 's/^/    | /'
 	elif [ "$rep" = 0 ]; then
 		count[$key]=$(next_iterations "${pace:-$value}")
 		if [ "${count[$key]}" -gt $((2 * n)) ]; then
-			turn 0 "$who" # the pace of a run far too short is that of its start
+			turn 0 "$contender" # the pace of a run far too short is that of its start
 		else
 			printf '  %-44s about %s\n' "$key" "$value"
 		fi
 	elif [ "$method" = counters ]; then
 		while IFS=: read -r counter value; do
-			sample who="$who" rep="$rep" counter="$counter" value="${value# }" iterations="$n"
+			sample contender="$contender" rep="$rep" counter="$counter" value="${value# }" iterations="$n"
 		done <<<"$per_message"
 	else
-		sample who="$who" rep="$rep" value="$value" iterations="$n" ${note:+note="$note"}
+		sample contender="$contender" rep="$rep" value="$value" iterations="$n" ${note:+note="$note"}
 	fi
 }
 

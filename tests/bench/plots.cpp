@@ -14,12 +14,12 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Line {
-	const char *who;
+	const char *contender;
 	const char *title;
 	const char *colour;
 };
 
-/// Those who are measured nearly everywhere
+/// Contenders that are measured nearly everywhere
 constexpr Line lines[] = {
 	{"ours", "kiwarp", "#1b6ca8"},
 	{"siw", "siw", "#e08e45"},
@@ -49,10 +49,10 @@ void write_figures(std::ofstream &data, const Results &results, const Cell &cell
 	const auto others = rivals(results, cell);
 
 	for (const auto &line : lines) {
-		auto s = spread(find(results, cell, line.who));
+		auto s = spread(find(results, cell, line.contender));
 
 		for (const auto &rival : others) {
-			if (rival.id == line.who)
+			if (rival.id == line.contender)
 				s = spread(rival.runs);
 		}
 		if (s)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// With whom each figure of ours is compared, and what it has to reach there.
+// The contenders that each figure of kiwarp is compared with, and its targets.
 #ifndef BENCH_RIVALS_HPP
 #define BENCH_RIVALS_HPP
 
@@ -26,7 +26,7 @@ struct Rival {
 	std::optional<Target> target;
 };
 
-/// All who were measured for that cell, and those who should have been, since there is a target
+/// All contenders that were measured for that cell, and those that should have been, since there is a target
 std::vector<Rival> rivals(const Results &results, const Cell &cell);
 
 /// Whether the median of the repetitions' own ratios is good enough; nothing without figures or without a target

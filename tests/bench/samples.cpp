@@ -126,7 +126,7 @@ Results sort_out(const Json &samples)
 	for (const auto &s : samples) {
 		const Cell cell{s.at("group"), s.at("kind"), s.at("octets"), s.at("mtu"), s.at("crc"), s.at("qps"),
 			s.at("cpus"), s.value("counter", "")};
-		auto &runs = results[cell][s.at("who")];
+		auto &runs = results[cell][s.at("contender")];
 
 		if (s.contains("note"))
 			runs.note = s.at("note");
@@ -140,14 +140,14 @@ Results sort_out(const Json &samples)
 	return results;
 }
 
-const Runs &find(const Results &results, const Cell &cell, const std::string &who)
+const Runs &find(const Results &results, const Cell &cell, const std::string &contender)
 {
 	static const Runs none{.values = {}, .problem = "not run", .note = ""};
 	const auto contenders = results.find(cell);
 
-	if (contenders == results.end() || !contenders->second.contains(who))
+	if (contenders == results.end() || !contenders->second.contains(contender))
 		return none;
-	return contenders->second.at(who);
+	return contenders->second.at(contender);
 }
 
 std::string size_name(int octets)

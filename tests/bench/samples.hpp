@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// What a run of scripts/bench left behind: samples, by what was measured and by whom, and their statistics.
+// Samples of a run of scripts/bench, by cell and by contender, and their statistics.
 #ifndef BENCH_SAMPLES_HPP
 #define BENCH_SAMPLES_HPP
 
@@ -59,7 +59,7 @@ Json read_samples(const std::filesystem::path &folder);
 Json read_about(const std::filesystem::path &folder);
 Results sort_out(const Json &samples);
 /// That contender's runs, which may be none
-const Runs &find(const Results &results, const Cell &cell, const std::string &who);
+const Runs &find(const Results &results, const Cell &cell, const std::string &contender);
 
 struct Group {
 	const char *name;

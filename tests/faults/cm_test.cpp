@@ -28,7 +28,7 @@ int result(int returned)
 	return returned ? errno : 0;
 }
 
-// A client that is ready, and whom it calls
+// A client that is ready, and the listener that it calls
 struct Ends {
 	vt::Listener listener;
 	std::unique_ptr<vt::Side> client;

@@ -45,10 +45,10 @@ Ran run_with_nth_failing(unsigned int n, const std::vector<std::string> &command
 /// The same without faults
 Ran run(const std::vector<std::string> &command);
 
-/// While it lives, allocations below a function fail, whoever makes them, until so many have failed.
+/// While it lives, allocations below a function fail, in any process, until so many have failed.
 class Failing {
 public:
-	/// Before that, so many octets (or pages, where pages are allocated) are had.
+	/// Before that, so many bytes (or pages, where pages are allocated) are granted.
 	Failing(Range where, unsigned int times, unsigned int space);
 	~Failing();
 	Failing(const Failing &) = delete;

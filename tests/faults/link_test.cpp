@@ -129,7 +129,7 @@ TEST(ModuleFaults, Load)
 		const testing::ScopedTrace trace(__FILE__, __LINE__, "fault " + std::to_string(++n));
 
 		ASSERT_LT(n, enough);
-		// Its first code is gone when it is loaded, and has no addresses before: known is who calls it.
+		// The module's init code has an address only while it runs: its caller stands for it.
 		const Ran ran = run_with_nth_failing(n, load, kernel_function("do_one_initcall"));
 		failed = ran.failed;
 		if (ran.status) {

@@ -3,9 +3,9 @@
 // storm: processes that do everything wrong, are killed at any moment, and one good one beside them that must not
 // notice.
 //
-// What each process decides follows from the seed, its kind and its number; when it is scheduled doesn't. The verdict
-// is about the bystander, about processes that don't end, and about what the parts demand; the kernel's log is judged
-// by whoever runs this.
+// The decisions of each process follow from the seed, its kind and its number; its scheduling doesn't. The verdict is
+// about the bystander, about processes that don't end, and about the demands of the parts. The guest checks the kernel
+// log.
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
@@ -189,9 +189,9 @@ private:
 		return std::string(process.kind->name) + " " + std::to_string(process.number);
 	}
 
-	/// Runs it in a new process, whose status is 1 if it throws.
+	/// Runs it in a new process. Its status is 1 if it throws.
 	template <typename Play>
-	pid_t in_child(const std::string &who, Play play)
+	pid_t in_child(const std::string &name, Play play)
 	{
 		std::cout.flush();
 		const pid_t pid = fork();
@@ -205,7 +205,7 @@ private:
 		try {
 			play();
 		} catch (const std::exception &error) {
-			std::cout << "storm: " << who << ": " << error.what() << std::endl;
+			std::cout << "storm: " << name << ": " << error.what() << std::endl;
 			status = 1;
 		}
 		_exit(status);
@@ -289,7 +289,7 @@ private:
 			fault("the bystander did nothing");
 	}
 
-	/// Reaps, kills, and finds who is late.
+	/// Reaps, kills, and finds late processes.
 	void look()
 	{
 		const auto now = Clock::now();

@@ -256,7 +256,7 @@ private:
 	std::array<Place, 24> places_;
 };
 
-/// Queues come and go; whoever maps them may be slower, or faster.
+/// Queues come and go; a process that maps them may be slower or faster.
 void come_and_go(const Uverbs &device, Mappings &mappings, Random &random)
 {
 	std::uint32_t pd = 0;

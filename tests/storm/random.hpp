@@ -15,7 +15,7 @@ class Random {
 public:
 	/// Several words make one seed.
 	explicit Random(std::initializer_list<std::uint32_t> words) : engine_(seeded(words)) {}
-	/// One for somebody else, whose use of it doesn't change ours.
+	/// An independent generator: its use doesn't change this one.
 	Random child() { return Random({word(), word()}); }
 
 	std::uint64_t any() { return engine_(); }

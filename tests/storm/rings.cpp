@@ -39,7 +39,7 @@ void spoil_anything(const RawSide &side, Random &random)
 		ring[random.below(static_cast<std::uint32_t>(ring.size()))] = random.octet();
 }
 
-/// Changes one field of a request for a moment, and puts it back: whoever reads it twice gets both.
+/// Changes one field of a request for a moment and restores it: a kernel that reads it twice gets both values.
 void flip(const RawSide &side, Random &random, bool back)
 {
 	// The first slots are those that are in use the most.

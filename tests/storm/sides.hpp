@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Connected queue pairs whose rings are ours to fill: no provider looks at them.
+// Connected queue pairs with rings that the test fills itself: no provider reads them.
 #pragma once
 
 #include <memory>

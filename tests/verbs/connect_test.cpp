@@ -51,7 +51,7 @@ public:
 		close(fd_);
 	}
 	/// Takes the next connection, and returns what its SYN was, from the IP header on. The connection stays:
-	/// callers whom nobody answers try again.
+	/// callers without an answer try again.
 	std::vector<std::uint8_t> next_syn()
 	{
 		std::vector<std::uint8_t> syn(200);

@@ -14,8 +14,8 @@ namespace {
 
 class Scribbling : public testing::TestWithParam<int> {};
 
-// The kernel's log is judged by whoever runs the tests; here it is the connection of another process that
-// has to go on working, and the scribbler that has to come to its end.
+// The connection of another process must go on working, and the scribbler must come to its end. The guest checks the
+// kernel log.
 TEST_P(Scribbling, HurtsNobodyElse)
 {
 	Pair pair;
@@ -55,7 +55,7 @@ TEST(ScribbledIndex, GoingBackTakesNothingTwice)
 
 	for (std::uint64_t i = 0; i < ring.entries(); i++)
 		ASSERT_EQ(pair.a().read({to.sge()}, {.id = i, .remote = from.address(), .rkey = from.rkey()}), 0);
-	// Posting leaves it to whoever sends just then, and would say nothing of what hasn't been looked at.
+	// A post would leave the ring to a thread that sends just then, and not report what it hasn't read yet.
 	ring_doorbell(pair.a(), true);
 	ring.publish(ring.entries() - 1);
 	ring_doorbell(pair.a(), true);

@@ -187,7 +187,7 @@ class Commands : public testing::Test {
 protected:
 	~Commands() override { munmap(nowhere, 4096); }
 
-	/// What the kernel says to a command, whose response is to go to an address; own is the driver's part.
+	/// The error of a command with that address for its response; own is the driver's part.
 	template <typename Core>
 	int error_of(std::uint32_t number, Core core, std::size_t response_octets, void *response,
 		std::span<const std::byte> own = {})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Listeners and those who meddle: their namespaces, the order of their requests, and sockets that others end, hold or
-// take. The module sockets.ko (tests/life/sockets) does what an administrator or a BPF program does.
+// Listeners: their namespaces, the order of their requests, and sockets that other programs end, hold or take. The
+// module sockets.ko (tests/life/sockets) does what an administrator or a BPF program does.
 #include <arpa/inet.h>
 #include <cerrno>
 #include <csignal>

@@ -71,7 +71,7 @@ private:
 
 constexpr std::size_t slots = 64;
 
-/// A connection whose client writes into slots of a region, one after the other, as the test says.
+/// A connection with a client that writes into slots of a region, one after the other, on demand.
 template <std::size_t slot>
 class Slots : public testing::Test {
 protected:

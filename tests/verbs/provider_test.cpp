@@ -289,7 +289,7 @@ TEST_F(Provider, WhoeverPollsInVainLetsOthersRun)
 	};
 	const int patience = polls_until_yield();
 
-	ASSERT_GE(patience, 1000); // or who takes turns would pay for it
+	ASSERT_GE(patience, 1000); // or a ping-pong would pay for it
 	EXPECT_EQ(polls_until_yield(), patience);
 	// What is found counts anew.
 	ASSERT_EQ(post(send_wr()), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// A device whose interface changes, or which goes, while a process uses it.
+// The interface of a device changes, or the device goes, while a process uses it.
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -38,7 +38,7 @@ protected:
 	static int status_after(const std::string &removal)
 	{
 		Child child({"part-bereaved", removal});
-		wait_until([&] { return !child.running(); }, "the process whose device is removed");
+		wait_until([&] { return !child.running(); }, "the process of the removed device");
 		return child.status();
 	}
 };

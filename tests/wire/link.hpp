@@ -33,7 +33,7 @@ public:
 	void expect(bool crc, bool markers);
 	// The next ULPDU, or nothing at the end of the stream
 	std::optional<Bytes> ulpdu();
-	// A Reply or Request with its data, whose key must be this
+	// A Reply or Request with this key, and its data
 	Bytes frame(std::string_view key);
 	// All that comes until the other side closes in good order, or in whatever way
 	Bytes rest(bool reset_too = false);

@@ -63,7 +63,7 @@ int dial(uint16_t port, const std::function<void(int fd)> &prepare = nullptr);
 
 // Where kiwarp listens in all tests
 const vt::Listener &listener();
-// The next one who wants to connect there, not yet accepted, with events of its own
+// The next connection request there, not yet accepted, with its own events
 struct Request {
 	std::unique_ptr<vt::Side> side;
 	vt::Event event;
@@ -74,7 +74,7 @@ std::unique_ptr<vt::Side> accept_next(
 // Whether rdma_cm has nothing to say for that long
 bool no_event(const vt::EventChannel &events, int milliseconds);
 
-// Memory with a region inside, whose surroundings may never change
+// Memory with a region inside; the memory around the region may never change
 class Target {
 public:
 	static constexpr size_t margin = 333, size = 16384;

@@ -5,8 +5,8 @@
  * the symbols that their modules import; the names that are exported here say which. Each is
  * declared with the type of the function that it stands in for.
  *
- * /proc/bench_count has a line "CLASS CALLS OCTETS" for each class. Counts only grow: whoever wants
- * to know what something took looks before and after it.
+ * /proc/bench_count has a line "CLASS CALLS OCTETS" for each class. Counts only grow: the
+ * cost of something is the difference of two readings.
  */
 #include <linux/completion.h>
 #include <linux/module.h>

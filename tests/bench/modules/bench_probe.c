@@ -107,7 +107,7 @@ static void state_change(struct sock *sk)
 	wake_up(&receiver.wait);
 }
 
-/* Before the socket is released, whose end would call back into what is gone by then */
+/* Before the socket is released: its end would call into freed memory */
 static void set_callbacks(struct sock *sk, void *user, void (*ready)(struct sock *sk),
 			  void (*change)(struct sock *sk))
 {
