@@ -14,7 +14,7 @@
 #define FPDU_TAIL_MAX (KIW_FPDU_PAD_MAX + KIW_MARKER_SIZE + KIW_FPDU_CRC_SIZE)
 
 /* Append @n bytes of the wire, which nobody else can change, in one run. */
-static int fpdu_append(struct kiw_builder *f, const void *p, u32 n)
+static int builder_append(struct kiw_builder *f, const void *p, u32 n)
 {
 	u32 room;
 	void *to = kiw_batch_room(f->batch, n, f->gfp, &room);
@@ -26,26 +26,26 @@ static int fpdu_append(struct kiw_builder *f, const void *p, u32 n)
 	return 0;
 }
 
-static int fpdu_put_marker(struct kiw_builder *f)
+static int builder_put_marker(struct kiw_builder *f)
 {
 	u8 marker[KIW_MARKER_SIZE];
 
 	kiw_marker_put(&f->mk, marker);
 	if (f->crc)
 		f->sum = kiw_crc_update(f->sum, marker, sizeof(marker));
-	return fpdu_append(f, marker, sizeof(marker));
+	return builder_append(f, marker, sizeof(marker));
 }
 
 /*
  * Where the next of @n bytes go, and how many of them in one run: at least @least if no marker
  * comes first, more if that is cheap. They have to be written before anything else is appended.
  */
-static void *fpdu_room(struct kiw_builder *f, u32 least, u32 n, u32 *run)
+static void *builder_room(struct kiw_builder *f, u32 least, u32 n, u32 *run)
 {
 	u32 room;
 	void *to;
 
-	if (unlikely(kiw_marker_due(&f->mk)) && fpdu_put_marker(f))
+	if (unlikely(kiw_marker_due(&f->mk)) && builder_put_marker(f))
 		return NULL;
 	to = kiw_batch_room(f->batch, least, f->gfp, &room);
 	if (to)
@@ -53,7 +53,7 @@ static void *fpdu_room(struct kiw_builder *f, u32 least, u32 n, u32 *run)
 	return to;
 }
 
-static void fpdu_copy(struct kiw_builder *f, void *to, const void *from, u32 n)
+static void builder_copy(struct kiw_builder *f, void *to, const void *from, u32 n)
 {
 	if (f->crc)
 		f->sum = kiw_crc_copy(f->sum, to, from, n);
@@ -67,10 +67,10 @@ int kiw_fpdu_put(struct kiw_builder *f, const void *p, u32 n)
 	void *to;
 
 	for (; n; p += run, n -= run) {
-		to = fpdu_room(f, n, n, &run);
+		to = builder_room(f, n, n, &run);
 		if (!to)
 			return -ENOMEM;
-		fpdu_copy(f, to, p, run);
+		builder_copy(f, to, p, run);
 		kiw_batch_grow(f->batch, run);
 	}
 	return 0;
@@ -106,7 +106,7 @@ int kiw_fpdu_end(struct kiw_builder *f)
 	if (f->crc)
 		crc = kiw_crc_wire(kiw_crc_update(f->sum, buf, n));
 	memcpy(buf + n, &crc, sizeof(crc));
-	ret = fpdu_append(f, buf, n + KIW_FPDU_CRC_SIZE);
+	ret = builder_append(f, buf, n + KIW_FPDU_CRC_SIZE);
 	if (!ret)
 		f->batch->fpdus++;
 	return ret;
@@ -120,7 +120,7 @@ int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u
 	void *to, *from;
 
 	while (n) {
-		to = fpdu_room(f, 1, n, &part);
+		to = builder_room(f, 1, n, &part);
 		if (!to)
 			return -ENOMEM;
 		*fault = kiw_region_begin(f->qp, stag, access, addr, part, &use);
@@ -129,7 +129,7 @@ int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u
 		for (u32 done = 0; done < part; done += chunk) {
 			chunk = part - done;
 			from = kiw_region_chunk(use.region, addr + done, &chunk);
-			fpdu_copy(f, to + done, from, chunk);
+			builder_copy(f, to + done, from, chunk);
 			kunmap_local(from);
 		}
 		kiw_region_end(&use);

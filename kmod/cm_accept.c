@@ -19,44 +19,45 @@
 
 #include "cm_priv.h"
 
-static DEFINE_XARRAY_ALLOC1(requests);
+static DEFINE_XARRAY_ALLOC1(accept_requests);
 
 /* --- the table of requests ------------------------------------------------------------------ */
 
-static int request_add(struct kiw_ep *ep)
+static int accept_request_add(struct kiw_ep *ep)
 {
 	static u32 next;	/* protected by the table's lock; a number comes back very late */
-	int err = xa_alloc_cyclic(&requests, &ep->cookie, ep, xa_limit_32b, &next, GFP_KERNEL);
+	int err = xa_alloc_cyclic(&accept_requests, &ep->cookie, ep, xa_limit_32b, &next,
+				  GFP_KERNEL);
 
 	return err < 0 ? err : 0;
 }
 
-static struct kiw_ep *request_find(const struct iw_cm_id *id)
+static struct kiw_ep *accept_request_find(const struct iw_cm_id *id)
 {
 	struct kiw_ep *ep;
 
-	xa_lock(&requests);
-	ep = xa_load(&requests, (unsigned long)id->provider_data);
+	xa_lock(&accept_requests);
+	ep = xa_load(&accept_requests, (unsigned long)id->provider_data);
 	if (ep)
 		kiw_ep_get(ep);
-	xa_unlock(&requests);
+	xa_unlock(&accept_requests);
 	return ep;
 }
 
 /* Nobody may decide on this request any more; it needn't have one. */
-static void request_forget(struct kiw_ep *ep)
+static void accept_request_forget(struct kiw_ep *ep)
 {
 	lockdep_assert_held(&ep->mutex);
 	if (!ep->cookie)
 		return;
-	xa_erase(&requests, ep->cookie);
+	xa_erase(&accept_requests, ep->cookie);
 	ep->cookie = 0;
 }
 
 /* --- Reply ---------------------------------------------------------------------------------- */
 
 /* Go on when all of the Reply is sent. Return: 0, or an error for which nothing was done. */
-static int reply_sent(struct kiw_ep *ep)
+static int accept_reply_sent(struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
 	int err;
@@ -78,14 +79,15 @@ static int reply_sent(struct kiw_ep *ep)
 }
 
 /* Sends what can be sent. Return: 0, also if the work has to go on with it later, or an error. */
-static int reply_send(struct kiw_ep *ep)
+static int accept_reply_send(struct kiw_ep *ep)
 {
 	int err = kiw_ep_push(ep);
 
-	return err == -EAGAIN ? 0 : err ? err : reply_sent(ep);
+	return err == -EAGAIN ? 0 : err ? err : accept_reply_sent(ep);
 }
 
-static void reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const void *pd, u16 pd_len)
+static void accept_reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const void *pd,
+				 u16 pd_len)
 {
 	rep->pd = pd;
 	rep->pd_len = pd_len;
@@ -96,28 +98,28 @@ static void reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const vo
 }
 
 /* Tell the peer that nothing comes of it, as far as it can still be told, and end. */
-static void refuse(struct kiw_ep *ep, const char *why, const void *pd, u16 pd_len)
+static void accept_refuse(struct kiw_ep *ep, const char *why, const void *pd, u16 pd_len)
 {
 	struct kiw_startup *su = ep->su;
 	struct kiw_mpa_frame rep;
 
 	ibdev_dbg(&ep->dev->ibdev, "connection of %pISpc refused: %s\n", &su->remote, why);
 	kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_REJECTS);
-	request_forget(ep);
+	accept_request_forget(ep);
 	kiw_listener_leave(ep);
 	kiw_ep_drop_qp(ep);
 	kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms);
 	rep.reject = true;
 	su->reject = true;
-	reply_compose(ep, &rep, pd, pd_len);
-	if (reply_send(ep))
+	accept_reply_compose(ep, &rep, pd, pd_len);
+	if (accept_reply_send(ep))
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 }
 
 /* --- Request -------------------------------------------------------------------------------- */
 
 /* IRD and ORD as the user hears them: those that the peer leaves open may be as high as ours. */
-static u8 told_depth(const struct kiw_mpa_frame *req, u16 depth)
+static u8 accept_told_depth(const struct kiw_mpa_frame *req, u16 depth)
 {
 	if (!req->enhanced || depth == KIW_DEPTH_UNSET)
 		return KIW_MAX_RD_ATOM;
@@ -128,7 +130,7 @@ static u8 told_depth(const struct kiw_mpa_frame *req, u16 depth)
  * The user may decide before the event handler has returned. That is in order: the decision waits
  * for our mutex, and finds an endpoint that doesn't share its listener's end any more.
  */
-static void request_tell(struct kiw_ep *ep)
+static void accept_request_tell(struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
 	struct iw_cm_event event = {
@@ -138,8 +140,8 @@ static void request_tell(struct kiw_ep *ep)
 		.private_data = (void *)su->req.pd,
 		.private_data_len = su->req.pd_len,
 		.provider_data = (void *)(unsigned long)ep->cookie,
-		.ird = told_depth(&su->req, su->req.ird),
-		.ord = told_depth(&su->req, su->req.ord),
+		.ird = accept_told_depth(&su->req, su->req.ird),
+		.ord = accept_told_depth(&su->req, su->req.ord),
 	};
 	int err = kiw_listener_tell(ep, &event);
 
@@ -155,7 +157,7 @@ static void request_tell(struct kiw_ep *ep)
 	}
 }
 
-static void request_received(struct kiw_ep *ep)
+static void accept_request_received(struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
 	struct kiw_mpa_frame rep;
@@ -173,39 +175,39 @@ static void request_received(struct kiw_ep *ep)
 		return;
 	}
 	if (su->req.pd_len > U8_MAX) {
-		refuse(ep, "more private data than iw_cm can pass on", NULL, 0);
+		accept_refuse(ep, "more private data than iw_cm can pass on", NULL, 0);
 		return;
 	}
-	if (request_add(ep)) {
-		refuse(ep, "out of memory", NULL, 0);
+	if (accept_request_add(ep)) {
+		accept_refuse(ep, "out of memory", NULL, 0);
 		return;
 	}
 	kiw_ep_enter(ep, KIW_ST_REQUEST_READY);
 	kiw_listener_ready(ep);
-	request_tell(ep);
+	accept_request_tell(ep);
 }
 
-static void request_wait(struct kiw_ep *ep)
+static void accept_request_wait(struct kiw_ep *ep)
 {
 	int err = kiw_ep_pull(ep, KIW_MPA_REQUEST, &ep->su->req);
 
 	if (!err)
-		request_received(ep);
+		accept_request_received(ep);
 	else if (err != -EAGAIN)
 		kiw_ep_end(ep, 0, KIW_END_FIN);
 }
 
 /* A peer that sends or closes while it should wait for the Reply has given up, or knows no MPA. */
-static bool peer_waits(struct kiw_ep *ep)
+static bool accept_peer_waits(struct kiw_ep *ep)
 {
 	return inet_sk_state_load(ep->sock->sk) == TCP_ESTABLISHED && !kiw_ep_excess(ep);
 }
 
-static void responder_expired(struct kiw_ep *ep)
+static void accept_expired(struct kiw_ep *ep)
 {
 	/* When the Request is complete, the delay is on our side. */
 	if (ep->state == KIW_ST_REQUEST_READY || ep->state == KIW_ST_REQUESTED) {
-		refuse(ep, "no decision in time", NULL, 0);
+		accept_refuse(ep, "no decision in time", NULL, 0);
 		return;
 	}
 	ibdev_dbg(&ep->dev->ibdev, "a connection ends: its peer took too long in the start-up\n");
@@ -214,10 +216,10 @@ static void responder_expired(struct kiw_ep *ep)
 }
 
 /* Go on with the start-up, in state REQUEST_WAIT to REPLY_SEND. */
-static void responder_run(struct kiw_ep *ep, unsigned long events)
+static void accept_run(struct kiw_ep *ep, unsigned long events)
 {
 	if (kiw_ep_expired(ep, events)) {
-		responder_expired(ep);
+		accept_expired(ep);
 		return;
 	}
 
@@ -225,34 +227,34 @@ static void responder_run(struct kiw_ep *ep, unsigned long events)
 	case KIW_ST_REQUEST_WAIT:
 		/* With TCP Fast Open, data may be here before it is known that the peer is. */
 		if (inet_sk_state_load(ep->sock->sk) != TCP_SYN_RECV)
-			request_wait(ep);
+			accept_request_wait(ep);
 		break;
 	case KIW_ST_REQUEST_READY:
-		if (peer_waits(ep))
-			request_tell(ep);
+		if (accept_peer_waits(ep))
+			accept_request_tell(ep);
 		else
 			kiw_ep_end(ep, 0, KIW_END_FIN);
 		break;
 	case KIW_ST_REQUESTED:
-		if (!peer_waits(ep))
+		if (!accept_peer_waits(ep))
 			kiw_ep_end(ep, 0, KIW_END_FIN);
 		break;
 	default:	/* REPLY_SEND */
-		if (reply_send(ep))
+		if (accept_reply_send(ep))
 			kiw_ep_end(ep, 0, KIW_END_RESET);
 		break;
 	}
 }
 
-static void responder_leave(struct kiw_ep *ep)
+static void accept_leave(struct kiw_ep *ep)
 {
-	request_forget(ep);
+	accept_request_forget(ep);
 	kiw_listener_leave(ep);
 }
 
-static const struct kiw_ep_ops responder_ops = {
-	.run = responder_run,
-	.leave = responder_leave,
+static const struct kiw_ep_ops accept_ops = {
+	.run = accept_run,
+	.leave = accept_leave,
 };
 
 /**
@@ -262,7 +264,7 @@ static const struct kiw_ep_ops responder_ops = {
  */
 void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 {
-	struct kiw_ep *ep = kiw_ep_create(l->ep.dev, sizeof(*ep), &responder_ops);
+	struct kiw_ep *ep = kiw_ep_create(l->ep.dev, sizeof(*ep), &accept_ops);
 
 	lockdep_assert_held(&l->ep.mutex);
 	if (IS_ERR(ep)) {
@@ -311,8 +313,8 @@ static int accept_request(struct kiw_ep *ep, struct iw_cm_id *id,
 	err = kiw_ep_bind_qp(ep, param->qpn);
 	if (err)
 		return err;
-	reply_compose(ep, &rep, param->private_data, param->private_data_len);
-	return reply_send(ep);
+	accept_reply_compose(ep, &rep, param->private_data, param->private_data_len);
+	return accept_reply_send(ep);
 }
 
 /**
@@ -329,23 +331,23 @@ static int accept_request(struct kiw_ep *ep, struct iw_cm_id *id,
  */
 int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
-	struct kiw_ep *ep = request_find(id);
+	struct kiw_ep *ep = accept_request_find(id);
 	int err = -ECONNRESET;
 
 	if (!ep)
 		return err;
 	mutex_lock(&ep->mutex);
 	if (ep->state == KIW_ST_REQUESTED) {
-		request_forget(ep);
+		accept_request_forget(ep);
 		kiw_listener_leave(ep);
-		if (peer_waits(ep))
+		if (accept_peer_waits(ep))
 			err = accept_request(ep, id, param);
 		if (!err)
 			kiw_ep_set_id(ep, id);
 		else if (ep->su->out_sent)
 			kiw_ep_end(ep, 0, KIW_END_RESET);
 		else
-			refuse(ep, "the user couldn't accept", NULL, 0);
+			accept_refuse(ep, "the user couldn't accept", NULL, 0);
 	}
 	mutex_unlock(&ep->mutex);
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
@@ -363,13 +365,13 @@ int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
  */
 int kiw_reject(struct iw_cm_id *id, const void *pdata, u8 pdata_len)
 {
-	struct kiw_ep *ep = request_find(id);
+	struct kiw_ep *ep = accept_request_find(id);
 
 	if (!ep)
 		return 0;
 	mutex_lock(&ep->mutex);
 	if (ep->state == KIW_ST_REQUESTED)
-		refuse(ep, "by the user", pdata, pdata_len);
+		accept_refuse(ep, "by the user", pdata, pdata_len);
 	mutex_unlock(&ep->mutex);
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);

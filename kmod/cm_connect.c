@@ -21,7 +21,7 @@
 #include "pump.h"
 #include "stream.h"
 
-static int request_compose(struct kiw_startup *su)
+static int connect_request_compose(struct kiw_startup *su)
 {
 	kiw_mpa_request(&su->cfg, &su->req);
 	if (su->pd_len > kiw_mpa_pd_max(&su->req))
@@ -35,7 +35,7 @@ static int request_compose(struct kiw_startup *su)
 }
 
 /* Takes the socket in any case; on failure the caller ends the endpoint. */
-static int dial(struct kiw_ep *ep, struct socket *sock)
+static int connect_dial(struct kiw_ep *ep, struct socket *sock)
 {
 	struct kiw_startup *su = ep->su;
 	int err;
@@ -57,7 +57,7 @@ static int dial(struct kiw_ep *ep, struct socket *sock)
  * A peer that knows only revision 1 closes when it sees revision 2 (RFC 6581 section 10): once,
  * and only if it has not answered at all, the same is tried with revision 1.
  */
-static int dial_again(struct kiw_ep *ep)
+static int connect_dial_again(struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
 	struct socket *sock;
@@ -66,7 +66,7 @@ static int dial_again(struct kiw_ep *ep)
 	su->retried = true;
 	su->cfg.rev = KIW_MPA_REV_1;
 	su->cfg.p2p = false;
-	err = request_compose(su);
+	err = connect_request_compose(su);
 	if (err)
 		return err;
 
@@ -76,16 +76,16 @@ static int dial_again(struct kiw_ep *ep)
 	kiw_ep_unhook(ep);
 	/* A reset leaves no TIME_WAIT in the way of the same pair of ports. */
 	kiw_sock_close(ep->sock, true);
-	return dial(ep, sock);
+	return connect_dial(ep, sock);
 }
 
-static void initiator_lost(struct kiw_ep *ep, int err)
+static void connect_lost(struct kiw_ep *ep, int err)
 {
 	struct kiw_startup *su = ep->su;
 	bool closed = err == -ECONNRESET || err == -EPIPE;
 
 	if (closed && !su->in_have && !su->retried && su->cfg.rev == KIW_MPA_REV_2) {
-		err = dial_again(ep);
+		err = connect_dial_again(ep);
 		if (!err)
 			return;
 	} else if (err == -EPIPE || err == -EPROTO) {
@@ -98,7 +98,7 @@ static void initiator_lost(struct kiw_ep *ep, int err)
  * The peer learns by a Terminate why nothing comes of it (RFC 6581 sections 9.1 and 9.2), and for
  * that there has to be a stream. Our user is told at once that it failed.
  */
-static void terminate(struct kiw_ep *ep, enum kiw_err why)
+static void connect_terminate(struct kiw_ep *ep, enum kiw_err why)
 {
 	struct kiw_mpa_result terms = ep->su->terms;
 	struct kiw_stream *s;
@@ -118,7 +118,7 @@ static void terminate(struct kiw_ep *ep, enum kiw_err why)
 	kiw_ep_closing(ep);
 }
 
-static void reply_rejected(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
+static void connect_reply_rejected(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
 {
 	ep->ird = min_t(u16, rep->ird, U8_MAX);
 	ep->ord = min_t(u16, rep->ord, U8_MAX);
@@ -129,14 +129,14 @@ static void reply_rejected(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
 	kiw_ep_end(ep, -ECONNREFUSED, KIW_END_FIN);
 }
 
-static void reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
+static void connect_reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
 {
 	struct kiw_startup *su = ep->su;
 	enum kiw_err why;
 	int err;
 
 	if (rep->reject) {
-		reply_rejected(ep, rep);
+		connect_reply_rejected(ep, rep);
 		return;
 	}
 	why = kiw_mpa_conclude(&su->cfg, &su->req, rep, &su->terms);
@@ -151,7 +151,7 @@ static void reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
 		return;
 	}
 	if (why) {
-		terminate(ep, why);
+		connect_terminate(ep, why);
 		return;
 	}
 	err = kiw_sock_names(ep->sock, &su->local, &su->remote);
@@ -170,7 +170,7 @@ static void reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
 }
 
 /* Go on with the start-up, in state CONNECTING or REPLY_WAIT. */
-static void initiator_run(struct kiw_ep *ep, unsigned long events)
+static void connect_run(struct kiw_ep *ep, unsigned long events)
 {
 	struct sock *sk = ep->sock->sk;
 	struct kiw_mpa_frame rep;
@@ -200,13 +200,13 @@ static void initiator_run(struct kiw_ep *ep, unsigned long events)
 	if (!err)
 		err = kiw_ep_pull(ep, KIW_MPA_REPLY, &rep);
 	if (!err)
-		reply_received(ep, &rep);
+		connect_reply_received(ep, &rep);
 	else if (err != -EAGAIN)
-		initiator_lost(ep, err);
+		connect_lost(ep, err);
 }
 
-static const struct kiw_ep_ops initiator_ops = {
-	.run = initiator_run,
+static const struct kiw_ep_ops connect_ops = {
+	.run = connect_run,
 	.initiates = true,
 };
 
@@ -239,7 +239,7 @@ static int connect_check(struct kiw_ep *ep, const struct iw_cm_id *id,
 	su->pd_len = param->private_data_len;
 	if (su->pd_len)
 		memcpy(su->pd, param->private_data, su->pd_len);
-	return request_compose(su);
+	return connect_request_compose(su);
 }
 
 /* Takes the socket in any case. */
@@ -256,7 +256,7 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
 	if (err)
 		return err;
 	kiw_ep_deadline(ep, kiw_connect_secs());
-	err = dial(ep, sock);
+	err = connect_dial(ep, sock);
 	if (!err)
 		kiw_ep_set_id(ep, id);
 	return err;
@@ -275,7 +275,7 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
 int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
 	struct kiw_device *dev = to_kiw_device(id->device);
-	struct kiw_ep *ep = kiw_ep_create(dev, sizeof(*ep), &initiator_ops);
+	struct kiw_ep *ep = kiw_ep_create(dev, sizeof(*ep), &connect_ops);
 	struct sockaddr_storage local;
 	struct socket *sock;
 	int err;

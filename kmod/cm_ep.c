@@ -93,7 +93,8 @@ void kiw_ep_again_soon(struct kiw_ep *ep)
 void kiw_ep_enter(struct kiw_ep *ep, enum kiw_ep_state state)
 {
 	lockdep_assert_held(&ep->mutex);
-	trace_kiw_ep_state(ep, ep->qp ? ep->qp->ibqp.qp_num : 0, ep->state, state);
+	if (state != ep->state)
+		trace_kiw_ep_state(ep, ep->qp ? ep->qp->ibqp.qp_num : 0, ep->state, state);
 	ep->state = state;
 }
 

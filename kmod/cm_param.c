@@ -13,12 +13,12 @@ module_param(markers, bool, 0644);
 MODULE_PARM_DESC(markers,
 		 "Ask for markers in what we receive (default: N; a peer that asks gets them)");
 
-static int set_rev(const char *val, const struct kernel_param *kp)
+static int cm_set_rev(const char *val, const struct kernel_param *kp)
 {
 	return param_set_uint_minmax(val, kp, KIW_MPA_REV_1, KIW_MPA_REV_2);
 }
 
-static const struct kernel_param_ops rev_ops = { .set = set_rev, .get = param_get_uint };
+static const struct kernel_param_ops rev_ops = { .set = cm_set_rev, .get = param_get_uint };
 static unsigned int mpa_rev = KIW_MPA_REV_2;
 module_param_cb(mpa_rev, &rev_ops, &mpa_rev, 0644);
 MODULE_PARM_DESC(mpa_rev, "Highest MPA revision to speak, 1 or 2 (default: 2)");
@@ -27,12 +27,12 @@ static bool p2p = true;
 module_param(p2p, bool, 0644);
 MODULE_PARM_DESC(p2p, "Connect in the peer-to-peer model, which needs mpa_rev=2 (default: Y)");
 
-static int set_rtr(const char *val, const struct kernel_param *kp)
+static int cm_set_rtr(const char *val, const struct kernel_param *kp)
 {
 	return param_set_uint_minmax(val, kp, 1, KIW_RTR_SEND | KIW_RTR_WRITE | KIW_RTR_READ);
 }
 
-static const struct kernel_param_ops rtr_ops = { .set = set_rtr, .get = param_get_uint };
+static const struct kernel_param_ops rtr_ops = { .set = cm_set_rtr, .get = param_get_uint };
 static unsigned int rtr = KIW_RTR_WRITE | KIW_RTR_READ;
 module_param_cb(rtr, &rtr_ops, &rtr, 0644);
 MODULE_PARM_DESC(rtr,
@@ -48,12 +48,12 @@ module_param(large, bool, 0644);
 MODULE_PARM_DESC(large,
 		 "FPDUs beyond one TCP segment, where the peer takes them, too (default: Y)");
 
-static int set_secs(const char *val, const struct kernel_param *kp)
+static int cm_set_secs(const char *val, const struct kernel_param *kp)
 {
 	return param_set_uint_minmax(val, kp, 1, 300);
 }
 
-static const struct kernel_param_ops secs_ops = { .set = set_secs, .get = param_get_uint };
+static const struct kernel_param_ops secs_ops = { .set = cm_set_secs, .get = param_get_uint };
 static unsigned int connect_timeout = 20;
 module_param_cb(connect_timeout, &secs_ops, &connect_timeout, 0644);
 MODULE_PARM_DESC(connect_timeout,
@@ -63,13 +63,13 @@ module_param_cb(mpa_timeout, &secs_ops, &mpa_timeout, 0644);
 MODULE_PARM_DESC(mpa_timeout,
 		 "Seconds that a connecting peer may take for its Request or RTR (default: 10)");
 
-static int set_keepalive(const char *val, const struct kernel_param *kp)
+static int cm_set_keepalive(const char *val, const struct kernel_param *kp)
 {
 	return param_set_uint_minmax(val, kp, 0, 32767);
 }
 
 static const struct kernel_param_ops keepalive_ops = {
-	.set = set_keepalive,
+	.set = cm_set_keepalive,
 	.get = param_get_uint,
 };
 

@@ -7,7 +7,7 @@
 
 #include <net/ipv6.h>
 
-static struct in6_addr sock_peer(const struct sock *sk)
+static struct in6_addr queue_peer(const struct sock *sk)
 {
 	struct in6_addr peer;
 
@@ -38,7 +38,7 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 		list_add_tail(&ep->wait_link, &l->waiting);
 		ep->su->number = l->next_number++;
 		ep->su->accepted = jiffies;
-		ep->su->peer = sock_peer(ep->sock->sk);
+		ep->su->peer = queue_peer(ep->sock->sk);
 		kiw_ep_get(&l->ep);
 		ep->listener = l;
 	}
@@ -52,34 +52,34 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
  * were made. Their Requests may be complete in another one. A host that connects and says nothing
  * holds up its own later connections only, and those not for long.
  */
-static bool same_peer(const struct kiw_ep *ep, const struct in6_addr *peer)
+static bool queue_same_peer(const struct kiw_ep *ep, const struct in6_addr *peer)
 {
 	return ipv6_addr_equal(&ep->su->peer, peer);
 }
 
 /* Which Requests of a host needn't wait for others of it any more? */
-static void listener_release(struct kiw_listener *l, const struct in6_addr *peer)
+static void queue_release(struct kiw_listener *l, const struct in6_addr *peer)
 {
 	const struct kiw_ep *awaited = NULL;
 	struct kiw_ep *ep;
 
 	lockdep_assert_held(&l->lock);
 	list_for_each_entry(ep, &l->waiting, wait_link) {
-		if (same_peer(ep, peer) &&
+		if (queue_same_peer(ep, peer) &&
 		    !time_after(jiffies, ep->su->accepted + KIW_ORDER_PATIENCE)) {
 			awaited = ep;
 			break;
 		}
 	}
 	list_for_each_entry(ep, &l->ready, wait_link) {
-		if (same_peer(ep, peer) &&
+		if (queue_same_peer(ep, peer) &&
 		    (!awaited || (s32)(ep->su->number - awaited->su->number) < 0))
 			ep->su->held = false;
 	}
 }
 
 /* The next request to tell the user of, or NULL. */
-static struct kiw_ep *listener_next(const struct kiw_listener *l)
+static struct kiw_ep *queue_next(const struct kiw_listener *l)
 {
 	struct kiw_ep *ep;
 
@@ -92,9 +92,9 @@ static struct kiw_ep *listener_next(const struct kiw_listener *l)
 }
 
 /* Something has changed for @ep: another one's turn may have come. */
-static void listener_pass(const struct kiw_listener *l, const struct kiw_ep *ep)
+static void queue_pass(const struct kiw_listener *l, const struct kiw_ep *ep)
 {
-	struct kiw_ep *next = listener_next(l);
+	struct kiw_ep *next = queue_next(l);
 
 	lockdep_assert_held(&l->lock);
 	if (next && next != ep)
@@ -119,10 +119,10 @@ void kiw_listener_leave(struct kiw_ep *ep)
 	} else {
 		list_del_init(&ep->wait_link);
 		l->num_waiting--;
-		listener_release(l, &ep->su->peer);
+		queue_release(l, &ep->su->peer);
 	}
 	ep->told = false;
-	listener_pass(l, ep);
+	queue_pass(l, ep);
 	mutex_unlock(&l->lock);
 	kiw_ep_put(&l->ep);
 }
@@ -131,17 +131,17 @@ void kiw_listener_leave(struct kiw_ep *ep)
  * Is it its turn, and are there not too many that the user hasn't decided on? If not, it is
  * notified when others have been told, or have left, or comes back when it has waited long enough.
  */
-static bool may_tell(struct kiw_listener *l, struct kiw_ep *ep)
+static bool queue_may_tell(struct kiw_listener *l, struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
 
-	listener_release(l, &su->peer);
-	listener_pass(l, ep);
+	queue_release(l, &su->peer);
+	queue_pass(l, ep);
 	if (su->held) {
 		kiw_ep_again(ep, su->accepted + KIW_ORDER_PATIENCE + 1);
 		return false;
 	}
-	if (listener_next(l) != ep)
+	if (queue_next(l) != ep)
 		return false;
 	if (l->num_told < l->max_told || time_after(jiffies, su->ready + KIW_READY_PATIENCE))
 		return true;
@@ -167,13 +167,13 @@ int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
 	lockdep_assert_held(&ep->mutex);
 	mutex_lock(&l->lock);
 	if (l->id)
-		err = may_tell(l, ep) ? l->id->event_handler(l->id, event) : -EAGAIN;
+		err = queue_may_tell(l, ep) ? l->id->event_handler(l->id, event) : -EAGAIN;
 	if (!err) {
 		list_del_init(&ep->wait_link);
 		l->num_waiting--;
 		l->num_told++;
 		ep->told = true;
-		listener_pass(l, ep);
+		queue_pass(l, ep);
 	}
 	mutex_unlock(&l->lock);
 	return err;
@@ -197,7 +197,7 @@ void kiw_listener_ready(struct kiw_ep *ep)
 			break;
 	}
 	list_move(&ep->wait_link, &before->wait_link);
-	listener_release(l, &ep->su->peer);
+	queue_release(l, &ep->su->peer);
 	mutex_unlock(&l->lock);
 }
 

@@ -43,7 +43,7 @@ static void sock_set_tos(struct sock *sk, const struct iw_cm_id *id)
 }
 
 /* Interface that has an address, or NULL; RCU */
-static struct net_device *addr_owner(struct net *net, const struct sockaddr_storage *addr)
+static struct net_device *sock_addr_owner(struct net *net, const struct sockaddr_storage *addr)
 {
 	const struct sockaddr_in *four = (const struct sockaddr_in *)addr;
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)addr;
@@ -59,16 +59,17 @@ static struct net_device *addr_owner(struct net *net, const struct sockaddr_stor
 #endif
 }
 
-static bool is_vlan_of(const struct net_device *vlan, int ifindex)
+static bool sock_is_vlan_of(const struct net_device *vlan, int ifindex)
 {
 	return is_vlan_dev(vlan) && vlan_dev_real_dev(vlan)->ifindex == ifindex;
 }
 
-static bool is_related(struct kiw_device *dev, struct net_device *owner)
+static bool sock_is_related(struct kiw_device *dev, struct net_device *owner)
 {
 	struct net_device *own = dev_get_by_index_rcu(dev->net, dev->ifindex);
 
-	return is_vlan_of(owner, dev->ifindex) || (own && is_vlan_of(own, owner->ifindex));
+	return sock_is_vlan_of(owner, dev->ifindex) ||
+	       (own && sock_is_vlan_of(own, owner->ifindex));
 }
 
 /*
@@ -81,14 +82,14 @@ static int sock_ifindex(struct kiw_device *dev, const struct sockaddr_storage *l
 	struct net_device *owner;
 
 	rcu_read_lock();
-	owner = addr_owner(dev->net, local);
-	if (owner && is_related(dev, owner))
+	owner = sock_addr_owner(dev->net, local);
+	if (owner && sock_is_related(dev, owner))
 		ifindex = owner->ifindex;
 	rcu_read_unlock();
 	return ifindex;
 }
 
-static bool is_loopback(const struct sockaddr_storage *addr)
+static bool sock_is_loopback(const struct sockaddr_storage *addr)
 {
 	const struct sockaddr_in *four = (const struct sockaddr_in *)addr;
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)addr;
@@ -110,7 +111,7 @@ static bool is_loopback(const struct sockaddr_storage *addr)
  */
 struct net *kiw_sock_net(struct kiw_device *dev, const struct sockaddr_storage *local)
 {
-	return is_loopback(local) ? current->nsproxy->net_ns : dev->net;
+	return sock_is_loopback(local) ? current->nsproxy->net_ns : dev->net;
 }
 
 /**
@@ -130,7 +131,7 @@ int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_
 		    const struct sockaddr_storage *local, struct socket **res)
 {
 	/* Listeners on such an address stay on their devices' interfaces, or only one had it. */
-	bool loopback = id->m_remote_addr.ss_family && is_loopback(local);
+	bool loopback = id->m_remote_addr.ss_family && sock_is_loopback(local);
 	struct socket *sock;
 	int err;
 
@@ -153,13 +154,13 @@ int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_
 	return 0;
 }
 
-static u16 addr_port(const struct sockaddr_storage *addr)
+static u16 sock_addr_port(const struct sockaddr_storage *addr)
 {
 	/* The port stands at the same place in both families. */
 	return ntohs(((const struct sockaddr_in *)addr)->sin_port);
 }
 
-static bool port_is_ephemeral(struct sock *sk, u16 port)
+static bool sock_port_is_ephemeral(struct sock *sk, u16 port)
 {
 	int low, high;
 
@@ -183,11 +184,11 @@ int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr)
 	struct sockaddr_storage any_port = *addr;
 	int err;
 
-	if (addr_port(addr)) {
+	if (sock_addr_port(addr)) {
 		/* As TCP's users do: a port in TIME_WAIT is no obstacle. */
 		sock_set_reuseaddr(sock->sk);
 		err = kernel_bind(sock, kiw_sockaddr(&any_port), kiw_addr_len(addr));
-		if (err != -EADDRINUSE || !port_is_ephemeral(sock->sk, addr_port(addr)))
+		if (err != -EADDRINUSE || !sock_port_is_ephemeral(sock->sk, sock_addr_port(addr)))
 			return err;
 		((struct sockaddr_in *)&any_port)->sin_port = 0;
 	}
@@ -302,7 +303,7 @@ int kiw_addr_check(struct kiw_device *dev, struct sockaddr_storage *addr)
 		return 0;
 	rcu_read_lock();
 	scope = dev_get_by_index_rcu(dev->net, six->sin6_scope_id);
-	related = scope && is_related(dev, scope);
+	related = scope && sock_is_related(dev, scope);
 	rcu_read_unlock();
 	return related ? 0 : -EADDRNOTAVAIL;
 }

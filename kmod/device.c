@@ -35,7 +35,7 @@
 static const char device_version[] = KIWARP_VERSION;
 
 /* The three numbers at its head, 16 bits each, without what follows */
-static u64 fw_version(void)
+static u64 device_fw_version(void)
 {
 	u16 major, minor, patch;
 
@@ -44,19 +44,19 @@ static u64 fw_version(void)
 	return (u64)major << 32 | (u64)minor << 16 | patch;
 }
 
-static void kiw_get_dev_fw_str(struct ib_device *ibdev, char *str)
+static void device_get_fw_str(struct ib_device *ibdev, char *str)
 {
 	strscpy(str, device_version, IB_FW_VERSION_NAME_MAX);
 }
 
-static int kiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
-			    struct ib_udata *udata)
+static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
+			struct ib_udata *udata)
 {
 	if (udata && (udata->inlen || udata->outlen))
 		return -EINVAL;
 
 	memset(attr, 0, sizeof(*attr));
-	attr->fw_ver = fw_version();
+	attr->fw_ver = device_fw_version();
 	attr->vendor_id = KIW_VENDOR_ID;
 	attr->vendor_part_id = KIW_VENDOR_PART_ID;
 	attr->sys_image_guid = ibdev->node_guid;
@@ -82,7 +82,7 @@ static int kiw_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 }
 
 /* Lanes and rate that come closest to a speed in Mbit/s, not above it */
-static void speed_to_ib(u32 speed, struct ib_port_attr *attr)
+static void device_speed_to_ib(u32 speed, struct ib_port_attr *attr)
 {
 	static const struct {
 		u32 speed;
@@ -108,7 +108,7 @@ static void speed_to_ib(u32 speed, struct ib_port_attr *attr)
 	attr->active_speed = table[i].rate;
 }
 
-static int kiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
+static int device_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
 	struct kiw_device *dev = to_kiw_device(ibdev);
 	struct net_device *ndev;
@@ -131,12 +131,12 @@ static int kiw_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr
 		}
 		dev_put(ndev);
 	}
-	speed_to_ib(kiw_netdev_speed(dev), attr);
+	device_speed_to_ib(kiw_netdev_speed(dev), attr);
 	return 0;
 }
 
-static int kiw_get_port_immutable(struct ib_device *ibdev, u32 port,
-				  struct ib_port_immutable *immutable)
+static int device_get_port_immutable(struct ib_device *ibdev, u32 port,
+				     struct ib_port_immutable *immutable)
 {
 	immutable->gid_tbl_len = 1;
 	immutable->pkey_tbl_len = 1;
@@ -170,7 +170,7 @@ static __be64 device_guid(const u8 *mac, int ifindex)
 	return cpu_to_be64(guid | 1ULL << 57);
 }
 
-static int kiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib_gid *gid)
+static int device_query_gid(struct ib_device *ibdev, u32 port, int index, union ib_gid *gid)
 {
 	struct kiw_device *dev = to_kiw_device(ibdev);
 	struct net_device *ndev = kiw_netdev_get(dev);
@@ -186,13 +186,13 @@ static int kiw_query_gid(struct ib_device *ibdev, u32 port, int index, union ib_
  * iWARP has no partitions. rdma_cm wants to know a port's partition before it connects to 127.0.0.1
  * or ::1, over whatever device: all are in the default one.
  */
-static int kiw_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
+static int device_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 {
 	*pkey = IB_DEFAULT_PKEY_FULL;
 	return 0;
 }
 
-static int kiw_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
+static int device_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 {
 	struct kiw_get_context_req req = {};
 	struct kiw_get_context_resp resp = {
@@ -220,7 +220,7 @@ static int kiw_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata
 	return err;
 }
 
-static void kiw_dealloc_ucontext(struct ib_ucontext *ibuctx)
+static void device_dealloc_ucontext(struct ib_ucontext *ibuctx)
 {
 	kiw_rings_exit(&to_kiw_ucontext(ibuctx)->rings);
 }
@@ -229,29 +229,29 @@ static void kiw_dealloc_ucontext(struct ib_ucontext *ibuctx)
  * That it exists tells RDMA core that a device may go while processes have it open. Nothing needs
  * to be done: the core destroys the objects, and mapped rings are plain memory.
  */
-static void kiw_disassociate_ucontext(struct ib_ucontext *ibuctx)
+static void device_disassociate_ucontext(struct ib_ucontext *ibuctx)
 {
 }
 
-static int kiw_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
+static int device_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
 	return kiw_count_up(&to_kiw_device(ibpd->device)->num_pd, KIW_MAX_PD) ? 0 : -ENOMEM;
 }
 
-static int kiw_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
+static int device_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
 	atomic_dec(&to_kiw_device(ibpd->device)->num_pd);
 	return 0;
 }
 
-static int kiw_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
-			 struct kiw_cq_attrs *attrs)
+static int device_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+			    struct kiw_cq_attrs *attrs)
 {
 	return kiw_create_cq_common(ibcq, attr, kiw_cq_udata(attrs));
 }
 
-static struct ib_mr *kiw_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access,
-				     KIW_DMAH_PARAMETER struct ib_udata *udata)
+static struct ib_mr *device_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+					int access, KIW_DMAH_PARAMETER struct ib_udata *udata)
 {
 	if (KIW_DMAH)
 		return ERR_PTR(-EOPNOTSUPP);
@@ -263,17 +263,17 @@ static struct ib_mr *kiw_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u6
  * created without a process. RDMA core offers a device that lacks one of these operations to nobody
  * but processes, and rdma_cm is a kernel consumer to it; hence they are there and refuse.
  */
-static struct ib_mr *kiw_get_dma_mr(struct ib_pd *pd, int access)
+static struct ib_mr *device_get_dma_mr(struct ib_pd *pd, int access)
 {
 	return ERR_PTR(-EOPNOTSUPP);
 }
 
-static int kiw_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
+static int device_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 {
 	return -EOPNOTSUPP;
 }
 
-static int kiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
+static int device_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 {
 	return -EOPNOTSUPP;
 }
@@ -283,7 +283,7 @@ static int kiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
  * latest client before all others. Without this, rdma_cm would wait for every connection attempt to
  * end by itself, and a peer that doesn't answer would delay `rdma link delete` by minutes.
  */
-static void set_ep_closed(struct kiw_device *dev, bool closed)
+static void device_set_ep_closed(struct kiw_device *dev, bool closed)
 {
 	spin_lock_bh(&dev->ep_lock);
 	dev->ep_closed = closed;
@@ -291,29 +291,29 @@ static void set_ep_closed(struct kiw_device *dev, bool closed)
 }
 
 /* Also when a device comes back that had only gone to another namespace. */
-static int kiw_client_add(struct ib_device *ibdev)
+static int device_client_add(struct ib_device *ibdev)
 {
 	if (ibdev->ops.driver_id != KIW_DRIVER_ID)
 		return -EOPNOTSUPP;
-	set_ep_closed(to_kiw_device(ibdev), false);
+	device_set_ep_closed(to_kiw_device(ibdev), false);
 	return 0;
 }
 
-static void kiw_client_remove(struct ib_device *ibdev, void *data)
+static void device_client_remove(struct ib_device *ibdev, void *data)
 {
 	struct kiw_device *dev = to_kiw_device(ibdev);
 
-	set_ep_closed(dev, true);
+	device_set_ep_closed(dev, true);
 	kiw_cm_abort_device(dev);
 }
 
-static struct ib_client kiw_client = {
+static struct ib_client device_client = {
 	.name = "kiwarp",
-	.add = kiw_client_add,
-	.remove = kiw_client_remove,
+	.add = device_client_add,
+	.remove = device_client_remove,
 };
 
-static struct workqueue_struct *kiw_farewell_wq;
+static struct workqueue_struct *device_farewell_wq;
 
 /*
  * rdma_cm's ids first cease to keep the device, and then give back their references to its GID
@@ -322,7 +322,7 @@ static struct workqueue_struct *kiw_farewell_wq;
  * has got out when every task has been to sleep once, and what it queued has run when that queue
  * was flushed.
  */
-static void kiw_farewell(struct work_struct *work)
+static void device_farewell(struct work_struct *work)
 {
 	struct kiw_device *dev = container_of(work, struct kiw_device, farewell);
 
@@ -342,10 +342,10 @@ static void kiw_farewell(struct work_struct *work)
  * has a socket.
  *
  * Released: waits until the last endpoint has dropped its count, for which it needs nobody's help.
- * Then nothing points to the device but the list of netdev.c, which it leaves, and kiw_farewell(),
- * which has a reference and is all that may be running when this returns.
+ * Then nothing points to the device but the list of netdev.c, which it leaves, and
+ * device_farewell(), which has a reference and is all that may be running when this returns.
  */
-static void kiw_dealloc_driver(struct ib_device *ibdev)
+static void device_dealloc_driver(struct ib_device *ibdev)
 {
 	struct kiw_device *dev = to_kiw_device(ibdev);
 
@@ -361,7 +361,7 @@ static void kiw_dealloc_driver(struct ib_device *ibdev)
 	kiw_stats_exit(&dev->stats);
 
 	get_device(&ibdev->dev);
-	queue_work(kiw_farewell_wq, &dev->farewell);
+	queue_work(device_farewell_wq, &dev->farewell);
 }
 
 /* Programs expect both of every RDMA device; node_exporter up to 1.5 reads none without them. */
@@ -377,47 +377,47 @@ static ssize_t board_id_show(struct device *device, struct device_attribute *att
 }
 static DEVICE_ATTR_RO(board_id);
 
-static struct attribute *kiw_attributes[] = {
+static struct attribute *device_attributes[] = {
 	&dev_attr_hca_type.attr,
 	&dev_attr_board_id.attr,
 	NULL
 };
 
-static const struct attribute_group kiw_attribute_group = {
-	.attrs = kiw_attributes,
+static const struct attribute_group device_attribute_group = {
+	.attrs = device_attributes,
 };
 
-static const struct ib_device_ops kiw_device_ops = {
+static const struct ib_device_ops device_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = KIW_DRIVER_ID,
 	.uverbs_abi_ver = KIWARP_ABI_VERSION,
 
-	.query_device = kiw_query_device,
-	.query_port = kiw_query_port,
-	.get_port_immutable = kiw_get_port_immutable,
-	.query_gid = kiw_query_gid,
-	.query_pkey = kiw_query_pkey,
+	.query_device = device_query,
+	.query_port = device_query_port,
+	.get_port_immutable = device_get_port_immutable,
+	.query_gid = device_query_gid,
+	.query_pkey = device_query_pkey,
 	.alloc_hw_port_stats = kiw_alloc_hw_port_stats,
 	.get_hw_stats = kiw_get_hw_stats,
-	.get_dev_fw_str = kiw_get_dev_fw_str,
+	.get_dev_fw_str = device_get_fw_str,
 	.process_mad = kiw_process_mad,
-	.device_group = &kiw_attribute_group,
-	.dealloc_driver = kiw_dealloc_driver,
+	.device_group = &device_attribute_group,
+	.dealloc_driver = device_dealloc_driver,
 
-	.alloc_ucontext = kiw_alloc_ucontext,
-	.dealloc_ucontext = kiw_dealloc_ucontext,
-	.disassociate_ucontext = kiw_disassociate_ucontext,
+	.alloc_ucontext = device_alloc_ucontext,
+	.dealloc_ucontext = device_dealloc_ucontext,
+	.disassociate_ucontext = device_disassociate_ucontext,
 	.mmap = kiw_mmap,
 	.mmap_free = kiw_mmap_free,
 
-	.alloc_pd = kiw_alloc_pd,
-	.dealloc_pd = kiw_dealloc_pd,
-	.create_cq = kiw_create_cq,
+	.alloc_pd = device_alloc_pd,
+	.dealloc_pd = device_dealloc_pd,
+	.create_cq = device_create_cq,
 	.destroy_cq = kiw_destroy_cq,
-	.poll_cq = kiw_poll_cq,
-	.req_notify_cq = kiw_req_notify_cq,
-	.get_dma_mr = kiw_get_dma_mr,
-	.reg_user_mr = kiw_reg_user_mr,
+	.poll_cq = device_poll_cq,
+	.req_notify_cq = device_req_notify_cq,
+	.get_dma_mr = device_get_dma_mr,
+	.reg_user_mr = device_reg_user_mr,
 	.dereg_mr = kiw_dereg_mr,
 
 	.create_qp = kiw_create_qp,
@@ -464,7 +464,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	INIT_LIST_HEAD(&dev->eps);
 	refcount_set(&dev->ep_count, 1);
 	init_completion(&dev->ep_none);
-	INIT_WORK(&dev->farewell, kiw_farewell);
+	INIT_WORK(&dev->farewell, device_farewell);
 
 	eth_random_addr(dev->fallback_mac);
 	device_mac(dev, ndev, mac);
@@ -481,23 +481,23 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	/* The doorbells */
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) |
 				  BIT_ULL(IB_USER_VERBS_CMD_POST_RECV);
-	ib_set_device_ops(ibdev, &kiw_device_ops);
+	ib_set_device_ops(ibdev, &device_ops);
 	return dev;
 }
 
-static bool ndev_supported(const struct net_device *ndev)
+static bool device_supports(const struct net_device *ndev)
 {
 	/* The last is what tunnels have that carry bare IP packets. */
 	return ndev->type == ARPHRD_ETHER || ndev->type == ARPHRD_LOOPBACK ||
 	       ndev->type == ARPHRD_NONE;
 }
 
-static int kiw_newlink(const char *name, struct net_device *ndev)
+static int device_newlink(const char *name, struct net_device *ndev)
 {
 	struct kiw_device *dev;
 	int err;
 
-	if (!ndev_supported(ndev))
+	if (!device_supports(ndev))
 		return -EOPNOTSUPP;
 
 	/* The interface can neither go nor move until the device can be found by it. */
@@ -533,9 +533,9 @@ err_unlock:
 	return err;
 }
 
-static struct rdma_link_ops kiw_link_ops = {
+static struct rdma_link_ops device_link_ops = {
 	.type = "kiwarp",
-	.newlink = kiw_newlink,
+	.newlink = device_newlink,
 };
 
 int kiw_device_init(void)
@@ -546,17 +546,17 @@ int kiw_device_init(void)
 	if (err)
 		return err;
 	err = -ENOMEM;
-	kiw_farewell_wq = alloc_workqueue("kiwarp_farewell", WQ_UNBOUND, 0);
-	if (!kiw_farewell_wq)
+	device_farewell_wq = alloc_workqueue("kiwarp_farewell", WQ_UNBOUND, 0);
+	if (!device_farewell_wq)
 		goto err_netdev;
-	err = ib_register_client(&kiw_client);
+	err = ib_register_client(&device_client);
 	if (err)
 		goto err_wq;
-	rdma_link_register(&kiw_link_ops);
+	rdma_link_register(&device_link_ops);
 	return 0;
 
 err_wq:
-	destroy_workqueue(kiw_farewell_wq);
+	destroy_workqueue(device_farewell_wq);
 err_netdev:
 	kiw_netdev_exit();
 	return err;
@@ -564,9 +564,9 @@ err_netdev:
 
 void kiw_device_exit(void)
 {
-	rdma_link_unregister(&kiw_link_ops);
+	rdma_link_unregister(&device_link_ops);
 	ib_unregister_driver(KIW_DRIVER_ID);
-	ib_unregister_client(&kiw_client);
-	destroy_workqueue(kiw_farewell_wq);
+	ib_unregister_client(&device_client);
+	destroy_workqueue(device_farewell_wq);
 	kiw_netdev_exit();
 }

@@ -9,7 +9,7 @@
  * An interface that is deleted, or moves to another namespace, takes its device along: the event
  * queues the unregistration, which can't run under rtnl. Two things wait for it. The core holds a
  * reference to the interface until the core's own part is done. And the namespace's exit waits, by
- * kiw_netdev_exit_net(), until dealloc_driver has seen the last endpoint: so every socket is closed
+ * netdev_exit_net(), until dealloc_driver has seen the last endpoint: so every socket is closed
  * while its namespace still has a TCP, and kiw_device.net may be followed as long as the device
  * lives. That exit runs after those of all interfaces (they are pernet "devices", we are a
  * "subsystem", and exits run backwards), hence after every device of the namespace is doomed, and
@@ -29,37 +29,37 @@
 #include "types.h"
 
 /* Protects the list and what device.h says; process context only */
-static DEFINE_SPINLOCK(kiw_devices_lock);
-static LIST_HEAD(kiw_devices);
+static DEFINE_SPINLOCK(netdev_devices_lock);
+static LIST_HEAD(netdev_devices);
 /* Woken when a device has left the list */
-static DECLARE_WAIT_QUEUE_HEAD(kiw_devices_gone);
+static DECLARE_WAIT_QUEUE_HEAD(netdev_devices_gone);
 
 /* The device on an interface; one that is doomed isn't on it any more */
-static struct kiw_device *find_device(const struct net_device *ndev)
+static struct kiw_device *netdev_find_device(const struct net_device *ndev)
 {
 	struct kiw_device *dev;
 
-	lockdep_assert_held(&kiw_devices_lock);
-	list_for_each_entry(dev, &kiw_devices, link) {
+	lockdep_assert_held(&netdev_devices_lock);
+	list_for_each_entry(dev, &netdev_devices, link) {
 		if (!dev->doomed && dev->net == dev_net(ndev) && dev->ifindex == ndev->ifindex)
 			return dev;
 	}
 	return NULL;
 }
 
-static bool guid_taken(__be64 guid)
+static bool netdev_guid_taken(__be64 guid)
 {
 	struct kiw_device *dev;
 
-	lockdep_assert_held(&kiw_devices_lock);
-	list_for_each_entry(dev, &kiw_devices, link) {
+	lockdep_assert_held(&netdev_devices_lock);
+	list_for_each_entry(dev, &netdev_devices, link) {
 		if (dev->ibdev.node_guid == guid)
 			return true;
 	}
 	return false;
 }
 
-static bool ndev_up(const struct net_device *ndev)
+static bool netdev_is_up(const struct net_device *ndev)
 {
 	return netif_running(ndev) && netif_carrier_ok(ndev);
 }
@@ -74,36 +74,36 @@ int kiw_netdev_attach(struct kiw_device *dev, struct net_device *ndev)
 
 	dev->net = dev_net(ndev);
 	dev->ifindex = ndev->ifindex;
-	dev->port_up = ndev_up(ndev);
+	dev->port_up = netdev_is_up(ndev);
 
-	spin_lock(&kiw_devices_lock);
-	if (find_device(ndev)) {
+	spin_lock(&netdev_devices_lock);
+	if (netdev_find_device(ndev)) {
 		err = -EEXIST;
 	} else {
-		while (guid_taken(dev->ibdev.node_guid))
+		while (netdev_guid_taken(dev->ibdev.node_guid))
 			be64_add_cpu(&dev->ibdev.node_guid, 1 << 24);
-		list_add_tail(&dev->link, &kiw_devices);
+		list_add_tail(&dev->link, &netdev_devices);
 	}
-	spin_unlock(&kiw_devices_lock);
+	spin_unlock(&netdev_devices_lock);
 	return err;
 }
 
 void kiw_netdev_detach(struct kiw_device *dev)
 {
-	spin_lock(&kiw_devices_lock);
+	spin_lock(&netdev_devices_lock);
 	list_del_init(&dev->link);
-	spin_unlock(&kiw_devices_lock);
+	spin_unlock(&netdev_devices_lock);
 	/* The list is all that a waiter looks at: the device may be freed from here on. */
-	wake_up_all(&kiw_devices_gone);
+	wake_up_all(&netdev_devices_gone);
 }
 
 void kiw_netdev_settle(struct kiw_device *dev)
 {
 	bool doomed;
 
-	spin_lock(&kiw_devices_lock);
+	spin_lock(&netdev_devices_lock);
 	doomed = dev->doomed;
-	spin_unlock(&kiw_devices_lock);
+	spin_unlock(&netdev_devices_lock);
 
 	if (doomed && ib_device_try_get(&dev->ibdev)) {
 		ib_unregister_device_queued(&dev->ibdev);
@@ -131,7 +131,7 @@ u32 kiw_netdev_speed(struct kiw_device *dev)
 	return speed;
 }
 
-static void dispatch(struct kiw_device *dev, enum ib_event_type type)
+static void netdev_dispatch(struct kiw_device *dev, enum ib_event_type type)
 {
 	struct ib_event event = {
 		.device = &dev->ibdev,
@@ -142,14 +142,14 @@ static void dispatch(struct kiw_device *dev, enum ib_event_type type)
 	ib_dispatch_event(&event);
 }
 
-static int kiw_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
+static int netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct net_device *ndev = netdev_notifier_info_to_dev(ptr);
-	bool up = ndev_up(ndev), changed = false;
+	bool up = netdev_is_up(ndev), changed = false;
 	struct kiw_device *dev;
 
-	spin_lock(&kiw_devices_lock);
-	dev = find_device(ndev);
+	spin_lock(&netdev_devices_lock);
+	dev = netdev_find_device(ndev);
 	if (!dev)
 		goto out_unlock;
 	if (event == NETDEV_UNREGISTER)
@@ -159,7 +159,7 @@ static int kiw_netdev_event(struct notifier_block *nb, unsigned long event, void
 		goto out_unlock;
 	changed = up != dev->port_up;
 	dev->port_up = up;
-	spin_unlock(&kiw_devices_lock);
+	spin_unlock(&netdev_devices_lock);
 
 	switch (event) {
 	case NETDEV_UNREGISTER:
@@ -169,69 +169,69 @@ static int kiw_netdev_event(struct notifier_block *nb, unsigned long event, void
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
 		if (changed && !kiw_core_reports_port(ndev))
-			dispatch(dev, up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR);
+			netdev_dispatch(dev, up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR);
 		break;
 	case NETDEV_CHANGEADDR:
-		dispatch(dev, IB_EVENT_GID_CHANGE);
+		netdev_dispatch(dev, IB_EVENT_GID_CHANGE);
 		break;
 	}
 	ib_device_put(&dev->ibdev);
 	return NOTIFY_DONE;
 
 out_unlock:
-	spin_unlock(&kiw_devices_lock);
+	spin_unlock(&netdev_devices_lock);
 	return NOTIFY_DONE;
 }
 
-static struct notifier_block kiw_netdev_notifier = {
-	.notifier_call = kiw_netdev_event,
+static struct notifier_block netdev_notifier = {
+	.notifier_call = netdev_event,
 };
 
-static bool net_is_empty(const struct net *net)
+static bool netdev_net_is_empty(const struct net *net)
 {
 	struct kiw_device *dev;
 	bool empty = true;
 
-	spin_lock(&kiw_devices_lock);
-	list_for_each_entry(dev, &kiw_devices, link) {
+	spin_lock(&netdev_devices_lock);
+	list_for_each_entry(dev, &netdev_devices, link) {
 		if (dev->net == net) {
 			empty = false;
 			break;
 		}
 	}
-	spin_unlock(&kiw_devices_lock);
+	spin_unlock(&netdev_devices_lock);
 	return empty;
 }
 
-static void __net_exit kiw_netdev_exit_net(struct net *net)
+static void __net_exit netdev_exit_net(struct net *net)
 {
-	wait_event(kiw_devices_gone, net_is_empty(net));
+	wait_event(netdev_devices_gone, netdev_net_is_empty(net));
 }
 
-static struct pernet_operations kiw_netdev_net_ops = {
-	.exit = kiw_netdev_exit_net,
+static struct pernet_operations netdev_net_ops = {
+	.exit = netdev_exit_net,
 };
 
 int kiw_netdev_init(void)
 {
 	int err;
 
-	err = register_pernet_subsys(&kiw_netdev_net_ops);
+	err = register_pernet_subsys(&netdev_net_ops);
 	if (err)
 		return err;
-	err = register_netdevice_notifier(&kiw_netdev_notifier);
+	err = register_netdevice_notifier(&netdev_notifier);
 	if (err)
 		goto err_pernet;
 	return 0;
 
 err_pernet:
-	unregister_pernet_subsys(&kiw_netdev_net_ops);
+	unregister_pernet_subsys(&netdev_net_ops);
 	return err;
 }
 
 /* No device is left: what runs until these return finds an empty list. */
 void kiw_netdev_exit(void)
 {
-	unregister_netdevice_notifier(&kiw_netdev_notifier);
-	unregister_pernet_subsys(&kiw_netdev_net_ops);
+	unregister_netdevice_notifier(&netdev_notifier);
+	unregister_pernet_subsys(&netdev_net_ops);
 }

@@ -21,14 +21,14 @@
 #define QPN_MIN 0x10000		/* below: UDP ports, the numbers of datagram QPs */
 #define QPN_MAX 0xffffff
 
-static u32 sq_stride(const struct ib_qp_cap *cap)
+static u32 qp_sq_stride(const struct ib_qp_cap *cap)
 {
 	u32 sges = cap->max_send_sge * sizeof(struct kiw_sge);
 
 	return ALIGN(sizeof(struct kiw_wqe) + max(sges, cap->max_inline_data), 16);
 }
 
-static u32 rq_stride(const struct ib_qp_cap *cap)
+static u32 qp_rq_stride(const struct ib_qp_cap *cap)
 {
 	return sizeof(struct kiw_rqe) + cap->max_recv_sge * sizeof(struct kiw_sge);
 }
@@ -100,7 +100,7 @@ static void qp_abort_endpoint(struct kiw_qp *qp)
 
 /* --- create and destroy -------------------------------------------------------------------- */
 
-static int check_caps(const struct ib_qp_init_attr *attr)
+static int qp_check_caps(const struct ib_qp_init_attr *attr)
 {
 	const struct ib_qp_cap *cap = &attr->cap;
 
@@ -115,14 +115,14 @@ static int check_caps(const struct ib_qp_init_attr *attr)
 	return 0;
 }
 
-static void free_queues(struct kiw_qp *qp)
+static void qp_free_queues(struct kiw_qp *qp)
 {
 	kiw_ring_free(&qp->sq.map);
 	kiw_ring_free(&qp->rq.map);
 	kvfree(qp->sq.swr);
 }
 
-static int alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct ib_qp_cap *cap)
+static int qp_alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct ib_qp_cap *cap)
 {
 	int ret;
 
@@ -131,17 +131,17 @@ static int alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct ib_
 			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!qp->sq.swr)
 		return -ENOMEM;
-	ret = kiw_ring_alloc(&qp->sq.map, uctx, qp->sq.entries, sq_stride(cap));
+	ret = kiw_ring_alloc(&qp->sq.map, uctx, qp->sq.entries, qp_sq_stride(cap));
 	if (!ret && cap->max_recv_wr) {
 		qp->rq.entries = roundup_pow_of_two(cap->max_recv_wr);
-		ret = kiw_ring_alloc(&qp->rq.map, uctx, qp->rq.entries, rq_stride(cap));
+		ret = kiw_ring_alloc(&qp->rq.map, uctx, qp->rq.entries, qp_rq_stride(cap));
 	}
 	if (ret)
-		free_queues(qp);
+		qp_free_queues(qp);
 	return ret;
 }
 
-static int respond(const struct kiw_qp *qp, struct ib_udata *udata)
+static int qp_respond(const struct kiw_qp *qp, struct ib_udata *udata)
 {
 	struct kiw_create_qp_resp resp = {};
 
@@ -159,7 +159,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	u32 qpn;
 	int ret;
 
-	ret = check_caps(attr);
+	ret = qp_check_caps(attr);
 	if (ret)
 		return ret;
 	/* Kernel consumers bring no rings of their own; they come later. */
@@ -187,7 +187,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	qp->owner = get_pid(task_tgid(current));
 	attr->cap.max_send_sge = max(attr->cap.max_send_sge, 1U);
 	attr->cap.max_recv_sge = max(attr->cap.max_recv_sge, 1U);
-	ret = alloc_queues(qp, uctx, &attr->cap);
+	ret = qp_alloc_queues(qp, uctx, &attr->cap);
 	if (ret)
 		goto put_owner;
 	/* What the slots hold is what is granted. */
@@ -199,7 +199,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	qp->rq.max_sge = attr->cap.max_recv_sge;
 	qp->sq.max_inline = attr->cap.max_inline_data;
 
-	ret = respond(qp, udata);
+	ret = qp_respond(qp, udata);
 	if (ret)
 		goto free;
 	/* Last: it is found only when it is whole. */
@@ -212,7 +212,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	return 0;
 
 free:
-	free_queues(qp);
+	qp_free_queues(qp);
 put_owner:
 	put_pid(qp->owner);
 uncount:
@@ -242,7 +242,7 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	kiw_qp_put(qp);
 	wait_for_completion(&freed);
 
-	free_queues(qp);
+	qp_free_queues(qp);
 	put_pid(qp->owner);
 	mutex_destroy(&qp->mutex);
 	atomic_dec(&dev->num_qp);
@@ -252,7 +252,7 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 /* --- modify and query ---------------------------------------------------------------------- */
 
 /* The QP needn't be held: while it isn't, its state may be another one when this returns. */
-static enum ib_qp_state shown_state(const struct kiw_qp *qp)
+static enum ib_qp_state qp_shown_state(const struct kiw_qp *qp)
 {
 	switch (READ_ONCE(qp->state)) {
 	case KIW_QP_IDLE:
@@ -269,7 +269,7 @@ static enum ib_qp_state shown_state(const struct kiw_qp *qp)
 }
 
 /* Flush a QP without a stream. */
-static void flush_idle(struct kiw_qp *qp)
+static void qp_flush_idle(struct kiw_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
 	kiw_sq_flush(qp);
@@ -284,7 +284,7 @@ static void qp_forget(struct kiw_qp *qp)
 }
 
 /* The new state of a QP without a stream */
-static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
+static int qp_modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 {
 	struct kiw_qp_step step;
 
@@ -299,7 +299,7 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 			return -EINVAL;
 		/* An error state that is left leaves empty rings behind. */
 		if (qp->state == KIW_QP_ERROR)
-			flush_idle(qp);
+			qp_flush_idle(qp);
 		if (to == IB_QPS_RESET)
 			qp_forget(qp);
 		kiw_qp_open_rings(qp);
@@ -309,7 +309,7 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 		return 0;
 	case IB_QPS_ERR:
 		WRITE_ONCE(qp->state, kiw_qp_next(qp->state, KIW_EV_MODIFY_ERR).next);
-		flush_idle(qp);
+		qp_flush_idle(qp);
 		return 0;
 	case IB_QPS_SQD:
 	case IB_QPS_SQE:
@@ -321,7 +321,7 @@ static int modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 }
 
 /* The new state of a QP with a stream, locked. */
-static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_state to)
+static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_state to)
 {
 	bool busy;
 
@@ -348,7 +348,7 @@ static int modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_
 	}
 }
 
-static int modify_state(struct kiw_qp *qp, enum ib_qp_state to)
+static int qp_modify_state(struct kiw_qp *qp, enum ib_qp_state to)
 {
 	struct kiw_stream *s;
 	int ret;
@@ -357,13 +357,13 @@ static int modify_state(struct kiw_qp *qp, enum ib_qp_state to)
 	s = kiw_stream_of(qp);
 	if (s) {
 		kiw_pump_lock(s);
-		ret = modify_connected(qp, s, to);
+		ret = qp_modify_connected(qp, s, to);
 		kiw_pump_unlock(s);
 		mutex_unlock(&qp->mutex);
 		kiw_stream_put(s);
 		return ret;
 	}
-	ret = modify_idle(qp, to);
+	ret = qp_modify_idle(qp, to);
 	mutex_unlock(&qp->mutex);
 
 	/* A connection attempt of a QP in error is over. */
@@ -377,7 +377,7 @@ static int modify_state(struct kiw_qp *qp, enum ib_qp_state to)
  * point means that the rights of the regions decide alone. A program that wants none says so
  * without a change of state, or grants local writes only.
  */
-static void set_access(struct kiw_qp *qp, int access, bool with_state)
+static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
 {
 	if (!access && with_state)
 		access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
@@ -407,12 +407,12 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 		return -EINVAL;
 	if ((mask & IB_QP_ACCESS_FLAGS) && (attr->qp_access_flags & ~rights))
 		return -EINVAL;
-	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != shown_state(qp))
+	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != qp_shown_state(qp))
 		return -EINVAL;
 	if (mask & IB_QP_STATE)
-		ret = modify_state(qp, attr->qp_state);
+		ret = qp_modify_state(qp, attr->qp_state);
 	if (!ret && (mask & IB_QP_ACCESS_FLAGS))
-		set_access(qp, attr->qp_access_flags, mask & IB_QP_STATE);
+		qp_set_access(qp, attr->qp_access_flags, mask & IB_QP_STATE);
 	return ret;
 }
 
@@ -424,7 +424,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	memset(attr, 0, sizeof(*attr));
 	memset(init, 0, sizeof(*init));
 	mutex_lock(&qp->mutex);
-	attr->qp_state = shown_state(qp);
+	attr->qp_state = qp_shown_state(qp);
 	attr->cur_qp_state = attr->qp_state;
 	attr->qp_access_flags = READ_ONCE(qp->access);
 	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
@@ -451,7 +451,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 /* --- doorbells ----------------------------------------------------------------------------- */
 
 /* The send ring has something new; the stream is locked and settles when it is unlocked. */
-static int sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
+static int qp_sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
 {
 	switch (qp->state) {
 	case KIW_QP_IDLE:
@@ -471,7 +471,7 @@ static int sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
  * Run a doorbell with the QP held. Requests have no place in it: they are in the ring, and kernel
  * consumers, which would pass them here, can't create QPs.
  */
-static int doorbell(struct kiw_qp *qp, bool send)
+static int qp_doorbell(struct kiw_qp *qp, bool send)
 {
 	struct kiw_stream *s;
 	int ret = 0;
@@ -481,7 +481,7 @@ static int doorbell(struct kiw_qp *qp, bool send)
 		kiw_pump_lock_to_send(s);
 		if (s->qp == qp) {
 			if (send)
-				ret = sq_doorbell(qp, s);
+				ret = qp_sq_doorbell(qp, s);
 			else if (qp->state == KIW_QP_ERROR || qp->state == KIW_QP_CLOSING)
 				s->todo |= KIW_ACT_FLUSH_RQ;
 			kiw_pump_unlock(s);
@@ -505,12 +505,12 @@ static int doorbell(struct kiw_qp *qp, bool send)
 	return ret;
 }
 
-static int ring(struct ib_qp *ibqp, bool send)
+static int qp_ring(struct ib_qp *ibqp, bool send)
 {
 	int ret;
 
 	do {
-		ret = doorbell(to_kiw_qp(ibqp), send);
+		ret = qp_doorbell(to_kiw_qp(ibqp), send);
 	} while (ret == -EAGAIN);
 	return ret;
 }
@@ -521,7 +521,7 @@ int kiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct 
 		*bad = wr;
 		return -EOPNOTSUPP;
 	}
-	return ring(ibqp, true);
+	return qp_ring(ibqp, true);
 }
 
 int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad)
@@ -530,5 +530,5 @@ int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct 
 		*bad = wr;
 		return -EOPNOTSUPP;
 	}
-	return ring(ibqp, false);
+	return qp_ring(ibqp, false);
 }

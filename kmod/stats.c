@@ -9,7 +9,7 @@
 
 #include "types.h"
 
-static const struct rdma_stat_desc kiw_stat_names[KIW_STAT_NUM] = {
+static const struct rdma_stat_desc stats_names[KIW_STAT_NUM] = {
 	[KIW_STAT_CONNECTS].name	= "connects",
 	[KIW_STAT_CONNECT_FAILS].name	= "connect_fails",
 	[KIW_STAT_MPA_REJECTS].name	= "mpa_rejects",
@@ -27,7 +27,7 @@ static const struct rdma_stat_desc kiw_stat_names[KIW_STAT_NUM] = {
 struct rdma_hw_stats *kiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
 {
 	/* Reading them costs next to nothing: never show an old value. */
-	return rdma_alloc_hw_stats_struct(kiw_stat_names, KIW_STAT_NUM, 0);
+	return rdma_alloc_hw_stats_struct(stats_names, KIW_STAT_NUM, 0);
 }
 
 int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index)
@@ -54,7 +54,7 @@ void kiw_stats_exit(struct kiw_stats *stats)
 }
 
 /* The sum over all CPUs, those offline included. What is added meanwhile may be in it or not. */
-static struct kiw_traffic traffic_sum(const struct kiw_stats *stats)
+static struct kiw_traffic stats_traffic_sum(const struct kiw_stats *stats)
 {
 	struct kiw_traffic sum = {};
 	int cpu;
@@ -70,7 +70,7 @@ static struct kiw_traffic traffic_sum(const struct kiw_stats *stats)
 	return sum;
 }
 
-static void put_class_info(u8 *data)
+static void stats_put_class_info(u8 *data)
 {
 	struct ib_class_port_info *info = (struct ib_class_port_info *)data;
 
@@ -80,10 +80,10 @@ static void put_class_info(u8 *data)
 }
 
 /* Narrow counters stay at their largest value. Data is counted in units of four bytes. */
-static void put_counters(u8 *data, const struct kiw_stats *stats)
+static void stats_put_counters(u8 *data, const struct kiw_stats *stats)
 {
 	struct ib_pma_portcounters *c = (struct ib_pma_portcounters *)data;
-	struct kiw_traffic sum = traffic_sum(stats);
+	struct kiw_traffic sum = stats_traffic_sum(stats);
 	u64 errors = atomic64_read(&stats->v[KIW_STAT_CRC_ERRORS]);
 
 	c->port_rcv_errors = cpu_to_be16(min_t(u64, errors, U16_MAX));
@@ -93,10 +93,10 @@ static void put_counters(u8 *data, const struct kiw_stats *stats)
 	c->port_rcv_packets = cpu_to_be32(min_t(u64, sum.received_fpdus, U32_MAX));
 }
 
-static void put_counters_ext(u8 *data, const struct kiw_stats *stats)
+static void stats_put_counters_ext(u8 *data, const struct kiw_stats *stats)
 {
 	struct ib_pma_portcounters_ext *c = (struct ib_pma_portcounters_ext *)data;
-	struct kiw_traffic sum = traffic_sum(stats);
+	struct kiw_traffic sum = stats_traffic_sum(stats);
 
 	c->port_xmit_data = cpu_to_be64(sum.sent_bytes / 4);
 	c->port_rcv_data = cpu_to_be64(sum.received_bytes / 4);
@@ -123,13 +123,13 @@ int kiw_process_mad(struct ib_device *ibdev, int flags, u32 port, const struct i
 	out->mad_hdr.method = IB_MGMT_METHOD_GET_RESP;
 	switch (in->mad_hdr.attr_id) {
 	case IB_PMA_CLASS_PORT_INFO:
-		put_class_info(pma->data);
+		stats_put_class_info(pma->data);
 		break;
 	case IB_PMA_PORT_COUNTERS:
-		put_counters(pma->data, stats);
+		stats_put_counters(pma->data, stats);
 		break;
 	case IB_PMA_PORT_COUNTERS_EXT:
-		put_counters_ext(pma->data, stats);
+		stats_put_counters_ext(pma->data, stats);
 		break;
 	default:
 		return IB_MAD_RESULT_FAILURE;

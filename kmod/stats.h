@@ -16,7 +16,7 @@ struct ib_mad;
 struct ib_wc;
 struct rdma_hw_stats;
 
-/* Names in kiw_stat_names, same order. */
+/* Names in stats_names, same order. */
 enum kiw_stat {
 	KIW_STAT_CONNECTS,		/* connections that reached full operation, both roles */
 	KIW_STAT_CONNECT_FAILS,		/* attempts of ours that failed */

@@ -91,7 +91,8 @@ static struct kiw_qp_step stream_step(struct kiw_stream *s, enum kiw_qp_event ev
 
 	kiw_stream_assert_held(s);
 	if (step.valid) {
-		trace_kiw_qp_state(s->qp->ibqp.qp_num, event, s->qp->state, step.next);
+		if (step.next != s->qp->state)
+			trace_kiw_qp_state(s->qp->ibqp.qp_num, event, s->qp->state, step.next);
 		WRITE_ONCE(s->qp->state, step.next);
 		stream_act(s, step.actions, fault);
 	}
