@@ -82,11 +82,16 @@ static void hold(void)
 	release_sock(sk);
 }
 
+/* Also of the sockets that TCP makes for the listener, which have the same callbacks */
 static void data_ready(struct sock *listener)
 {
 	struct request_sock_queue *queue = &inet_csk(listener)->icsk_accept_queue;
 	struct request_sock *req;
 
+	if (inet_sk_state_load(listener) != TCP_LISTEN) {
+		saved_data_ready(listener);
+		return;
+	}
 	spin_lock_bh(&queue->rskq_lock);
 	for (req = queue->rskq_accept_head; req; req = req->dl_next) {
 		if (!rcu_access_pointer(__sk_user_data(req->sk))) {
