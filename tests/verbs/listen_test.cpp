@@ -140,7 +140,7 @@ TEST(Order, IsThatOfTheConnectionsNotOfTheirRequests)
 
 TEST(Order, DoesNotWaitForASilentConnection)
 {
-	const Parameters patient({{"mpa_timeout", "100"}});
+	const Parameters patient("mpa_timeout", "100");
 	const Listener listener;
 	const Raw silent(listener.port());
 	const Raw second(listener.port());
@@ -254,7 +254,7 @@ TEST(EndedFromOutside, ConnectionIsLost)
 
 TEST(EndedFromOutside, ConnectionWithoutARequestIsForgotten)
 {
-	const Parameters patient({{"mpa_timeout", "100"}});
+	const Parameters patient("mpa_timeout", "100");
 	const Listener listener;
 	const Raw raw(listener.port());
 
@@ -267,7 +267,7 @@ TEST(EndedFromOutside, ConnectionWithoutARequestIsForgotten)
 TEST(Held, SocketStopsNobodyElse)
 {
 	const std::uint64_t late = counter(server_device(), "mpa_timeouts");
-	const Parameters impatient({{"mpa_timeout", "1"}});
+	const Parameters impatient("mpa_timeout", "1");
 	Listener listener;
 	const Raw raw(listener.port());
 	const pid_t holder = fork();
@@ -337,7 +337,7 @@ TEST_F(FastOpen, RequestWithoutAHandshakeIsNotTold)
 {
 	if (client_end().netns.empty())
 		GTEST_SKIP() << "needs a link of its own";
-	const Parameters patient({{"mpa_timeout", "100"}});
+	const Parameters patient("mpa_timeout", "100");
 	const Listener listener;
 	std::uint16_t port = 0;
 	{
@@ -356,7 +356,7 @@ TEST(Keepalive, FindsAPeerThatIsGone)
 {
 	if (client_end().netns.empty())
 		GTEST_SKIP() << "needs a link of its own";
-	const Parameters asked({{"keepalive", "1"}});
+	const Parameters asked("keepalive", "1");
 	Pair pair;
 
 	pair.sync();

@@ -164,7 +164,8 @@ Octets frame(const char *key, std::initializer_list<std::uint8_t> rest)
 {
 	Octets octets(key, key + 16);
 
-	octets.insert(octets.end(), rest);
+	for (std::uint8_t octet : rest)
+		octets.push_back(octet);
 	return octets;
 }
 

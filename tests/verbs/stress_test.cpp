@@ -198,7 +198,7 @@ TEST(Stress, PairsComeAndGoBesideTraffic)
 TEST(WithCrc, MemoryMayChangeWhileItIsSentAndPlaced)
 {
 	constexpr std::size_t area = 300000;
-	const Parameters crc(std::map<std::string, std::string>{{"crc", "Y"}});
+	const Parameters crc("crc", "Y");
 	Pair pair;
 	const Region at_a(pair.a().pd(), area);
 	const Region at_b(pair.b().pd(), area);

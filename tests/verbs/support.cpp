@@ -96,6 +96,11 @@ static std::optional<std::string> exchange_parameter(const std::string &name, co
 	return file ? std::optional(before) : std::nullopt;
 }
 
+Parameters::Parameters(const std::string &name, const std::string &value)
+	: Parameters(std::map<std::string, std::string>{{name, value}})
+{
+}
+
 Parameters::Parameters(const std::map<std::string, std::string> &values)
 {
 	for (const auto &[name, value] : values) {

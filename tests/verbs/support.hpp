@@ -62,6 +62,7 @@ bool readable(int fd);
 /// Parameters of the module, by name, that have other values for a scope.
 class Parameters {
 public:
+	explicit Parameters(const std::string &name, const std::string &value);
 	explicit Parameters(const std::map<std::string, std::string> &values);
 	~Parameters();
 	Parameters(const Parameters &) = delete;

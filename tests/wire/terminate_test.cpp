@@ -57,7 +57,8 @@ TEST(Terminate, r141_r142_r143_r144_r145_octets_of_each_kind)
 			Session s(t);
 			const Bytes segment = kind.segment(s);
 			Bytes wanted = {0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0};
-			wanted.insert(wanted.end(), kind.control.begin(), kind.control.end());
+			for (uint8_t octet : kind.control)
+				put(wanted, octet, 1);
 			if (kind.header) {
 				put(wanted, segment.size(), 2);
 				wanted = wanted + first(segment, kind.header);
