@@ -21,7 +21,6 @@
 #include "mr.h"
 #include "netdev.h"
 #include "qp.h"
-#include "ring.h"
 #include "types.h"
 
 #ifndef CONFIG_INFINIBAND_VIRT_DMA

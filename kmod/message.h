@@ -8,8 +8,6 @@
 #define KIWARP_MESSAGE_H
 
 #include <linux/types.h>
-
-#include "kiwarp-abi.h"
 #include <rdma/ib_verbs.h>
 
 struct kiw_stream;

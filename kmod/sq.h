@@ -3,6 +3,8 @@
 #ifndef KIWARP_SQ_H
 #define KIWARP_SQ_H
 
+#include <rdma/ib_verbs.h>
+
 #include "kiwarp-abi.h"
 #include "ring.h"
 

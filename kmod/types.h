@@ -14,7 +14,7 @@
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
-#include "ring.h"
+#include "arena.h"
 #include "stats.h"
 
 /* Limits that query_device reports and the verbs enforce. */

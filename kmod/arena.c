@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "ring.h"
+#include "arena.h"
 
 #include <linux/capability.h>
 #include <linux/mm.h>
@@ -54,7 +54,7 @@ static struct kiw_arena *to_kiw_arena(struct rdma_user_mmap_entry *rdma)
  * What vmalloc_user() does, but with every page charged to the process's memory cgroup: a process
  * chooses the size of its rings, up to many megabytes each. vfree() undoes it.
  */
-static void *ring_arena_mem_alloc(unsigned int n)
+static void *arena_mem_alloc(unsigned int n)
 {
 	struct page **pages;
 	unsigned int i;
@@ -87,7 +87,7 @@ err_pages:
  * Rings count as locked memory, as regions do, and in the same sum: a limit holds for both together
  * and where there are no memory cgroups.
  */
-static int ring_arena_charge(struct kiw_arena *arena)
+static int arena_charge(struct kiw_arena *arena)
 {
 	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 	struct mm_struct *mm = current->mm;
@@ -101,13 +101,13 @@ static int ring_arena_charge(struct kiw_arena *arena)
 	return 0;
 }
 
-static void ring_arena_uncharge(struct kiw_arena *arena)
+static void arena_uncharge(struct kiw_arena *arena)
 {
 	atomic64_sub(arena->pages, &arena->mm->pinned_vm);
 	mmdrop(arena->mm);
 }
 
-static struct kiw_arena *ring_arena_create(struct kiw_ucontext *uctx, size_t size)
+static struct kiw_arena *arena_create(struct kiw_ucontext *uctx, size_t size)
 {
 	struct kiw_arena *arena = kzalloc(sizeof(*arena), GFP_KERNEL_ACCOUNT);
 	int err;
@@ -115,10 +115,10 @@ static struct kiw_arena *ring_arena_create(struct kiw_ucontext *uctx, size_t siz
 	if (!arena)
 		return ERR_PTR(-ENOMEM);
 	arena->pages = size >> PAGE_SHIFT;
-	err = ring_arena_charge(arena);
+	err = arena_charge(arena);
 	if (err)
 		goto err_free;
-	arena->mem = ring_arena_mem_alloc(arena->pages);
+	arena->mem = arena_mem_alloc(arena->pages);
 	if (!arena->mem) {
 		err = -ENOMEM;
 		goto err_uncharge;
@@ -133,21 +133,21 @@ static struct kiw_arena *ring_arena_create(struct kiw_ucontext *uctx, size_t siz
 err_vfree:
 	vfree(arena->mem);
 err_uncharge:
-	ring_arena_uncharge(arena);
+	arena_uncharge(arena);
 err_free:
 	kfree(arena);
 	return ERR_PTR(err);
 }
 
 /* Put the arena onto the list where it belongs. */
-static void ring_arena_file(struct kiw_arena *arena)
+static void arena_file(struct kiw_arena *arena)
 {
 	bool room = arena->units + ARENA_LEAST <= ARENA_UNITS;
 
 	list_move(&arena->link, room ? &arena->rings->room : &arena->rings->full);
 }
 
-static bool ring_arena_take(struct kiw_arena *arena, u32 size, struct kiw_ring_map *map)
+static bool arena_take(struct kiw_arena *arena, u32 size, struct kiw_ring_map *map)
 {
 	unsigned int n = size / KIW_RING_ALIGN;
 	unsigned long at = bitmap_find_next_zero_area(arena->used, ARENA_UNITS, 0, n, 0);
@@ -157,7 +157,7 @@ static bool ring_arena_take(struct kiw_arena *arena, u32 size, struct kiw_ring_m
 	bitmap_set(arena->used, at, n);
 	arena->units += n;
 	arena->count++;
-	ring_arena_file(arena);
+	arena_file(arena);
 	map->arena = arena;
 	map->mem = memset(arena->mem + at * KIW_RING_ALIGN, 0, size);
 	map->size = size;
@@ -169,19 +169,19 @@ static int ring_alloc_shared(struct kiw_ring_map *map, struct kiw_ucontext *uctx
 	struct kiw_arena *arena;
 
 	list_for_each_entry(arena, &uctx->rings.room, link)
-		if (ring_arena_take(arena, size, map))
+		if (arena_take(arena, size, map))
 			return 0;
-	arena = ring_arena_create(uctx, PAGE_ALIGN(ARENA_SIZE));
+	arena = arena_create(uctx, PAGE_ALIGN(ARENA_SIZE));
 	if (IS_ERR(arena))
 		return PTR_ERR(arena);
 	INIT_LIST_HEAD(&arena->link);
-	ring_arena_take(arena, size, map);
+	arena_take(arena, size, map);
 	return 0;
 }
 
 static int ring_alloc_own(struct kiw_ring_map *map, struct kiw_ucontext *uctx, u32 size)
 {
-	struct kiw_arena *arena = ring_arena_create(uctx, PAGE_ALIGN(size));
+	struct kiw_arena *arena = arena_create(uctx, PAGE_ALIGN(size));
 
 	if (IS_ERR(arena))
 		return PTR_ERR(arena);
@@ -222,7 +222,7 @@ void kiw_ring_free(struct kiw_ring_map *map)
 	} else {
 		bitmap_clear(arena->used, (map->mem - arena->mem) / KIW_RING_ALIGN, n);
 		arena->units -= n;
-		ring_arena_file(arena);
+		arena_file(arena);
 	}
 	mutex_unlock(&rings->mutex);
 	memset(map, 0, sizeof(*map));
@@ -283,6 +283,6 @@ void kiw_mmap_free(struct rdma_user_mmap_entry *rdma)
 	struct kiw_arena *arena = to_kiw_arena(rdma);
 
 	vfree(arena->mem);
-	ring_arena_uncharge(arena);
+	arena_uncharge(arena);
 	kfree(arena);
 }
