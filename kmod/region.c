@@ -60,6 +60,26 @@ static enum kiw_region_fault region_check(const struct kiw_region *region, const
 	return KIW_REGION_OK;
 }
 
+/*
+ * A use of a region that can be withdrawn holds its lock. Which kinds have one is more than sparse
+ * can follow: it is told that nothing is locked.
+ */
+static void region_hold(struct kiw_region *region)
+{
+	if (region->kind == KIW_REGION_USER)
+		return;
+	read_lock(&region->lock);
+	__release(&region->lock);
+}
+
+static void region_let_go(struct kiw_region *region)
+{
+	if (region->kind == KIW_REGION_USER)
+		return;
+	__acquire(&region->lock);
+	read_unlock(&region->lock);
+}
+
 enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
 				       u32 len, struct kiw_region_use *use)
 {
@@ -68,13 +88,11 @@ enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int ac
 	use->idx = srcu_read_lock(&region_srcu);
 	use->region = region_find(qp, stag);
 	if (use->region) {
-		if (use->region->kind != KIW_REGION_USER)
-			read_lock(&use->region->lock);
+		region_hold(use->region);
 		fault = region_check(use->region, qp, access, addr, len);
 		if (!fault)
 			return KIW_REGION_OK;
-		if (use->region->kind != KIW_REGION_USER)
-			read_unlock(&use->region->lock);
+		region_let_go(use->region);
 	}
 	srcu_read_unlock(&region_srcu, use->idx);
 	return fault;
@@ -82,8 +100,7 @@ enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int ac
 
 void kiw_region_end(struct kiw_region_use *use)
 {
-	if (use->region->kind != KIW_REGION_USER)
-		read_unlock(&use->region->lock);
+	region_let_go(use->region);
 	srcu_read_unlock(&region_srcu, use->idx);
 }
 
