@@ -43,7 +43,7 @@ static enum kiw_err arrive_begin_write(struct kiw_stream *s)
 	if (!seg->payload_len)
 		return KIW_OK;
 	return kiw_region_ddp_error(arrive_check(s, seg->stag, IB_ACCESS_REMOTE_WRITE, seg->to,
-					     seg->payload_len));
+						 seg->payload_len));
 }
 
 static enum kiw_err arrive_begin_read_resp(struct kiw_stream *s)
@@ -115,7 +115,7 @@ static enum kiw_err arrive_begin_read_req(struct kiw_stream *s)
 	if (!seg->rreq.size)
 		return KIW_OK;
 	return kiw_region_rdmap_error(arrive_check(s, seg->rreq.src_stag, IB_ACCESS_REMOTE_READ,
-					       seg->rreq.src_to, seg->rreq.size));
+						   seg->rreq.src_to, seg->rreq.size));
 }
 
 /* The queue's bytes are mapped first, since mappings are given back in the reverse order. */
@@ -196,7 +196,7 @@ static enum kiw_err arrive_place_write(struct kiw_stream *s, struct kiw_cursor *
 	const struct kiw_seg *seg = &s->rx.seg;
 
 	return kiw_region_ddp_error(arrive_to_region(s, cur, seg->stag, IB_ACCESS_REMOTE_WRITE,
-						 seg->to + done, n));
+						     seg->to + done, n));
 }
 
 static enum kiw_err arrive_place_send(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n)

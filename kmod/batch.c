@@ -6,10 +6,12 @@
 
 #include "compat.h"
 
+/* Bytes after which a batch is handed to TCP, while they are hot; the last FPDU may exceed it. */
+#define BATCH_LEN 131072
 /* Pieces of the longest FPDU in single pages; a page's end may cut header and trailer. */
 #define BATCH_FPDU_PIECES (65536 / 4096 + 4)
 /* Pieces of a batch: one more FPDU is begun as long as the longest finds room. */
-#define BATCH_PIECES (BATCH_FPDU_PIECES + KIW_BATCH_LEN / 4096 + 16)
+#define BATCH_PIECES (BATCH_FPDU_PIECES + BATCH_LEN / 4096 + 16)
 
 /*
  * Memory that no batch is using: a stream has a fragment and an array of pieces only while it
@@ -74,7 +76,7 @@ void kiw_batch_end(struct kiw_batch *b)
 
 bool kiw_batch_open(const struct kiw_batch *b)
 {
-	return b->len < KIW_BATCH_LEN && b->pieces <= BATCH_PIECES - BATCH_FPDU_PIECES;
+	return b->len < BATCH_LEN && b->pieces <= BATCH_PIECES - BATCH_FPDU_PIECES;
 }
 
 void *kiw_batch_room(struct kiw_batch *b, u32 least, gfp_t gfp, u32 *room)

@@ -12,9 +12,6 @@
 
 struct sock;
 
-/* Bytes after which a batch is handed to TCP, while they are hot; the last FPDU may exceed it. */
-#define KIW_BATCH_LEN	131072
-
 /**
  * struct kiw_spare - memory to build FPDUs with
  * @frag: for their bytes

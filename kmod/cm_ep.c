@@ -585,10 +585,9 @@ void kiw_cm_abort_device(struct kiw_device *dev)
 	spin_unlock_bh(&dev->ep_lock);
 }
 
-/** kiw_cm_exit() - wait for what is still under way, when all devices are gone */
+/** kiw_cm_exit() - wait for callbacks that are still under way, when all devices are gone */
 void kiw_cm_exit(void)
 {
-	kiw_inbox_stop();
 	/* TCP may have been making a connection for a listener, and run our callback for it. */
 	synchronize_net();
 }

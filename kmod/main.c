@@ -19,11 +19,11 @@ static int __init kiw_init(void)
 		goto err_stream;
 	err = kiw_device_init();
 	if (err)
-		goto err_cm;
+		goto err_inbox;
 	return 0;
 
-err_cm:
-	kiw_cm_exit();
+err_inbox:
+	kiw_inbox_stop();
 err_stream:
 	kiw_stream_exit();
 	return err;
@@ -40,15 +40,17 @@ err_stream:
  * client of the core, the notifier and the namespace operations, finds no device until it is taken
  * down as well.
  *
- * Released: endpoints were all that could have work, timers or socket callbacks pending, and
- * kiw_cm_exit() drains the work queue in which the last of them was dropped. Works of streams hold
- * references to theirs; kiw_stream_exit() waits for those still on their way out. Pages of rings
- * that are still mapped belong to the mapping and need no code of ours. No RCU callback runs
- * code of ours: grace periods are waited for in place, or end in a plain kfree().
+ * Released: endpoints were all that could have work, timers or socket callbacks pending.
+ * kiw_inbox_stop() drains the work queue in which the last of them was dropped, and kiw_cm_exit()
+ * waits for callbacks that found no endpoint any more. Works of streams hold references to theirs;
+ * kiw_stream_exit() waits for those still on their way out. Pages of rings that are still mapped
+ * belong to the mapping and need no code of ours. No RCU callback runs code of ours: grace periods
+ * are waited for in place, or end in a plain kfree().
  */
 static void __exit kiw_exit(void)
 {
 	kiw_device_exit();
+	kiw_inbox_stop();
 	kiw_cm_exit();
 	kiw_stream_exit();
 }

@@ -95,7 +95,7 @@ static void pump_raise_async(struct kiw_stream *s)
 		ibqp->event_handler(&event, ibqp->qp_context);
 }
 
-/* Has either side closed its direction, with nothing left to send? */
+/* Both directions may be closed by now. */
 static void pump_check_closed(struct kiw_stream *s)
 {
 	if (s->fin_sent && s->fin_received &&
@@ -245,7 +245,6 @@ void kiw_pump_unlock(struct kiw_stream *s)
 {
 	bool more = kiw_pump_settle(s);
 
-	kiw_stream_assert_held(s);
 	s->busy = false;
 	if (s->qp && more)
 		kiw_stream_queue(s, s->tx.starved);

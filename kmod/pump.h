@@ -37,7 +37,7 @@ bool kiw_pump_settle(struct kiw_stream *s);
  */
 void kiw_pump_unlock(struct kiw_stream *s);
 
-/** kiw_pump_own() - take the socket lock as owner, for what kiw_pump_lock() would be too much */
+/** kiw_pump_own() - take the socket lock as owner; release_sock() gives it back, nothing settles */
 void kiw_pump_own(struct kiw_stream *s);
 
 /** kiw_pump_hook() - the socket's callbacks become the stream's; locked by kiw_pump_lock() */

@@ -9,8 +9,8 @@
  *   %KIW_REGION_USER	is good from kiw_region_add() to kiw_region_remove(), which waits until all
  *			uses have ended. Uses take no lock.
  *   %KIW_REGION_FAST	can be withdrawn in softirq, by kiw_region_invalidate(), and then be made
- *			valid again with other memory. Each use holds its lock for reading, for as
- *			long as one FPDU is copied.
+ *			valid again with other memory. Each use holds its lock for reading, with
+ *			BH off, for as long as one FPDU is copied.
  *
  * Uses run in a read-side section of an SRCU domain of their own, because processes deregister in
  * loops over thousands of regions: a plain grace period of RCU takes tens of milliseconds, and an

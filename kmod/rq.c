@@ -59,36 +59,34 @@ enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req)
 	return KIW_TAKE_ONE;
 }
 
-bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status,
-		     u32 len, u8 flags, u32 inv_stag)
-{
-	struct kiw_cqe cqe = {
-		.wr_id = req->id,
-		.cookie = qp->cookie,
-		.qp_num = qp->ibqp.qp_num,
-		.byte_len = len,
-		.wq_index = req->index,
-		.inv_stag = inv_stag,
-		.opcode = KIW_WR_RECV,
-		.status = status,
-		.flags = flags,
-	};
-	bool added;
-
-	req->taken = false;
-	added = kiw_cq_add(to_kiw_cq(qp->ibqp.recv_cq), &cqe, 1);
-	WRITE_ONCE(rq_ring(&qp->rq)->cons, qp->rq.next);
-	return added;
-}
-
-static void rq_add_flushed(struct kiw_cqe_batch *b, u64 wr_id, u32 index)
+static struct kiw_cqe *rq_add(struct kiw_cqe_batch *b, u64 wr_id, u32 index,
+			      enum ib_wc_status status)
 {
 	struct kiw_cqe *cqe = kiw_cqe_next(b);
 
 	cqe->wr_id = wr_id;
 	cqe->wq_index = index;
 	cqe->opcode = KIW_WR_RECV;
-	cqe->status = IB_WC_WR_FLUSH_ERR;
+	cqe->status = status;
+	return cqe;
+}
+
+bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status,
+		     u32 len, u8 flags, u32 inv_stag)
+{
+	struct kiw_cqe_batch b;
+	struct kiw_cqe *cqe;
+	bool added;
+
+	req->taken = false;
+	kiw_cqe_begin(&b, qp->ibqp.recv_cq, qp);
+	cqe = rq_add(&b, req->id, req->index, status);
+	cqe->byte_len = len;
+	cqe->flags = flags;
+	cqe->inv_stag = inv_stag;
+	added = kiw_cqe_publish(&b);
+	WRITE_ONCE(rq_ring(&qp->rq)->cons, qp->rq.next);
+	return added;
 }
 
 void kiw_rq_flush(struct kiw_qp *qp, struct kiw_recv_req *req)
@@ -106,13 +104,13 @@ void kiw_rq_flush(struct kiw_qp *qp, struct kiw_recv_req *req)
 	kiw_cqe_begin(&b, qp->ibqp.recv_cq, qp);
 	if (req && req->taken) {
 		req->taken = false;
-		rq_add_flushed(&b, req->id, req->index);
+		rq_add(&b, req->id, req->index, IB_WC_WR_FLUSH_ERR);
 	}
 	if (kiw_ring_prod(&rq->map) - rq->next <= rq->entries) {
 		for (; budget && kiw_ring_prod(&rq->map) != rq->next; rq->next++, budget--) {
 			const struct kiw_rqe *rqe = kiw_ring_slot(&rq->map, rq->next, rq->entries);
 
-			rq_add_flushed(&b, READ_ONCE(rqe->wr_id), rq->next);
+			rq_add(&b, READ_ONCE(rqe->wr_id), rq->next, IB_WC_WR_FLUSH_ERR);
 		}
 	}
 	rq->posted = rq->next;

@@ -90,9 +90,9 @@ static struct kiw_qp_step stream_step(struct kiw_stream *s, enum kiw_qp_event ev
 	struct kiw_qp_step step = kiw_qp_next(s->qp->state, event);
 
 	kiw_stream_assert_held(s);
-	if (step.valid) {
-		if (step.next != s->qp->state)
-			trace_kiw_qp_state(s->qp->ibqp.qp_num, event, s->qp->state, step.next);
+	/* A state that stays has no actions: each FPDU that arrives is such an event. */
+	if (step.valid && step.next != s->qp->state) {
+		trace_kiw_qp_state(s->qp->ibqp.qp_num, event, s->qp->state, step.next);
 		WRITE_ONCE(s->qp->state, step.next);
 		stream_act(s, step.actions, fault);
 	}

@@ -18,20 +18,14 @@ bool kiw_tx_pending(const struct kiw_stream *s)
 	return s->tx.term_len || kiw_batch_unsent(&s->tx.batch);
 }
 
-bool kiw_tx_more(const struct kiw_stream *s)
+bool kiw_tx_unfinished(const struct kiw_stream *s)
 {
 	const struct kiw_tx *tx = &s->tx;
 
-	kiw_stream_assert_held(s);
-	/* A request that was taken and is held back waits for a Read, and all behind it does. */
-	return kiw_tx_pending(s) || tx->message == KIW_MESSAGE_REQUEST ||
-	       kiw_reads_in_len(&tx->reads_in) || (!tx->taken && kiw_sq_posted(&s->qp->sq));
-}
-
-bool kiw_tx_unfinished(const struct kiw_stream *s)
-{
-	return kiw_tx_more(s) || kiw_reads_out_len(&s->tx.reads_out) ||
-	       kiw_sq_posted(&s->qp->sq) || s->qp->sq.next != s->tx.sent_index;
+	/* What was taken out of the ring isn't with TCP before @sent_index says so. */
+	return kiw_tx_pending(s) || kiw_reads_in_len(&tx->reads_in) ||
+	       kiw_reads_out_len(&tx->reads_out) || kiw_sq_posted(&s->qp->sq) ||
+	       s->qp->sq.next != tx->sent_index;
 }
 
 /* --- the next message ---------------------------------------------------------------------- */

@@ -80,9 +80,6 @@ bool kiw_tx_run(struct kiw_stream *s, int budget);
 /** kiw_tx_pending() - is there anything that FIN would cut off; socket lock held */
 bool kiw_tx_pending(const struct kiw_stream *s);
 
-/** kiw_tx_more() - is there anything to send, if TCP has room; socket lock held */
-bool kiw_tx_more(const struct kiw_stream *s);
-
 /** kiw_tx_unfinished() - has anything yet to be given to TCP or to be answered; socket lock held */
 bool kiw_tx_unfinished(const struct kiw_stream *s);
 

@@ -6,6 +6,7 @@
 #include <linux/delay.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
+#include <linux/timer.h>
 #include <rdma/ib_verbs.h>
 
 #include "qp.h"
@@ -142,6 +143,7 @@ static void invalid_regions_are_not_found(struct kunit *test)
 struct other {
 	struct fixture		*f;
 	struct completion	begun, ended;
+	struct timer_list	timer;
 	bool			remove;
 };
 
@@ -192,6 +194,7 @@ static void ends_after_the_use(struct kunit *test, enum kiw_region_kind kind, bo
 
 static void invalidating_waits_for_the_use(struct kunit *test)
 {
+	/* A use can't be interrupted: what waits for it needs another CPU. Guests have two. */
 	if (num_online_cpus() < 2)
 		kunit_skip(test, "one CPU can't both use and invalidate");
 	ends_after_the_use(test, KIW_REGION_FAST, false);
@@ -202,6 +205,42 @@ static void removing_waits_for_the_use(struct kunit *test)
 	ends_after_the_use(test, KIW_REGION_USER, true);
 }
 
+static void interrupting_softirq(struct timer_list *timer)
+{
+	struct other *o = container_of(timer, struct other, timer);
+
+	kiw_region_invalidate(o->f->qp, o->f->region.stag);
+	complete(&o->ended);
+}
+
+/* Else a softirq that invalidates would wait for the use that it has interrupted, for ever. */
+static void no_softirq_interrupts_a_use(struct kunit *test)
+{
+	struct fixture *f = with_region(test, KIW_REGION_FAST);
+	struct other *o = kunit_kzalloc(test, sizeof(*o), GFP_KERNEL);
+	struct kiw_region_use use;
+
+	KUNIT_ASSERT_NOT_NULL(test, o);
+	o->f = f;
+	init_completion(&o->ended);
+	timer_setup(&o->timer, interrupting_softirq, TIMER_PINNED);
+	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->qp, f->region.stag, 0, BASE, 1, &use),
+			KIW_REGION_OK);
+	if (in_softirq()) {
+		mod_timer(&o->timer, jiffies + 1);
+		mdelay(3 * MSEC_PER_SEC / HZ);
+		KUNIT_EXPECT_FALSE(test, completion_done(&o->ended));
+		kiw_region_end(&use);
+		wait_for_completion(&o->ended);
+		KUNIT_EXPECT_EQ(test, try(f, f->region.stag, 0, BASE, 1), KIW_REGION_STAG);
+	} else {
+		kiw_region_end(&use);
+		KUNIT_FAIL(test, "softirqs run during a use");
+	}
+	timer_shutdown_sync(&o->timer);
+	kiw_region_remove(&f->dev->regions, &f->region);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(checks_come_in_order),
 	KUNIT_CASE(chunks_end_with_their_page),
@@ -209,6 +248,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(invalid_regions_are_not_found),
 	KUNIT_CASE(invalidating_waits_for_the_use),
 	KUNIT_CASE(removing_waits_for_the_use),
+	KUNIT_CASE(no_softirq_interrupts_a_use),
 	{}
 };
 

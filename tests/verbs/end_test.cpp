@@ -200,7 +200,8 @@ TEST(End, LastsAsLongAsThePeerAcknowledges)
 	constexpr std::size_t octets = 32768;
 	constexpr std::size_t part = 4096;
 
-	// A segment is longer there than what the slow link lets through at once: it would drop all of them.
+	// A segment of lo is longer than what the slow link lets through at once, so all of them would be dropped. Two
+	// hosts have shorter ones, and the suite runs the test there.
 	if (client_end().netns == server_end().netns)
 		GTEST_SKIP() << "needs an interface with segments of less than 4 KB, which lo has not";
 	const HeldBack slow(client_end(), "netem delay 1ms limit 100000");

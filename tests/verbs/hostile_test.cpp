@@ -65,21 +65,26 @@ TEST(ScribbledIndex, GoingBackTakesNothingTwice)
 	EXPECT_TRUE(poll_all(pair.a().send_cq()).empty());
 }
 
+/// Posts a slot as it is; a doorbell may have to follow.
+template <typename Slot>
+void post_raw(kiw::WorkQueue &queue, const Slot &slot)
+{
+	std::memcpy(queue.ring.slot(queue.next), &slot, sizeof(slot));
+	queue.ring.publish(queue.next + 1);
+}
+
 // A later version may give reserved fields a meaning, so a program must not be used to filling them with anything.
 TEST(ReservedFields, AreRefusedInASend)
 {
 	Pair pair;
-	kiw::Qp &qp = kiw::Qp::from(pair.a().qp());
+	kiw_wqe wqe{};
 
 	pair.sync();
-	const std::uint32_t index = qp.sq.next;
-	kiw_wqe wqe{};
 	wqe.opcode = KIW_WR_SEND;
 	wqe.flags = KIW_WQE_SIGNALED;
 	wqe.wr_id = 7;
 	wqe.reserved1 = 1;
-	std::memcpy(qp.sq.ring.slot(index), &wqe, sizeof(wqe));
-	qp.sq.ring.publish(index + 1);
+	post_raw(kiw::Qp::from(pair.a().qp()).sq, wqe);
 	ring_doorbell(pair.a(), true);
 	EXPECT_WC(pair.a().sent(), 7, IBV_WC_LOC_QP_OP_ERR);
 }
@@ -87,15 +92,12 @@ TEST(ReservedFields, AreRefusedInASend)
 TEST(ReservedFields, AreRefusedInAReceive)
 {
 	Pair pair;
-	kiw::Qp &qp = kiw::Qp::from(pair.b().qp());
+	kiw_rqe rqe{};
 
 	pair.sync();
-	const std::uint32_t index = qp.rq.next;
-	kiw_rqe rqe{};
 	rqe.wr_id = 8;
 	rqe.reserved[6] = 1;
-	std::memcpy(qp.rq.ring.slot(index), &rqe, sizeof(rqe));
-	qp.rq.ring.publish(index + 1);
+	post_raw(kiw::Qp::from(pair.b().qp()).rq, rqe);
 	EXPECT_EQ(pair.a().send({}, {.id = 1}), 0);
 	EXPECT_WC(pair.b().received(), 8, IBV_WC_LOC_QP_OP_ERR);
 }

@@ -483,6 +483,10 @@ TEST(Connected, SqeTerminatesTheConnection)
 
 	pair.b().receive_empty(1);
 	EXPECT_EQ(pair.a().modify(IBV_QPS_SQE), 0);
+	const ibv_qp *qp = pair.a().qp();
+	wait_async(pair.a().context(), [=](const ibv_async_event &event) {
+		return event.event_type == IBV_EVENT_QP_FATAL && event.element.qp == qp;
+	});
 	EXPECT_WC(pair.b().received(), 0, IBV_WC_WR_FLUSH_ERR);
 	pair.a().wait_state(IBV_QPS_ERR);
 	pair.b().wait_state(IBV_QPS_ERR);
