@@ -1,17 +1,40 @@
 # SPDX-License-Identifier: GPL-2.0
-# Boots a guest of either kind. Sourced after build.sh. The caller has set TREE, KERNEL (or empty: the tree's own), IMAGE,
-# KVER, MEMORY, DEST, SIW (or empty), bench (1 or empty) and RUN, the folder of this run: out/ and ctl/ are shared with the guest;
-# for run_guest also kind, guest, gcov, bare, peers, params, allowed and boot.
+# Boots a guest of either kind, or two joined by wires. Sourced after build.sh. The caller has set TREE, KERNEL (or empty: the
+# tree's own), IMAGE, KVER, MEMORY, DEST, SIW (or empty), bench (1 or empty) and RUN, the folder of this run: out/ and ctl/ are
+# shared with the guest; for run_guest also kind, guest, gcov, bare, peers, params, allowed, boot, two (1 or empty) and wire.
 
-# boot_uml: becomes the guest
-boot_uml() {
-	local binds=("$KERNEL:/kernel:ro" "$DEST:/dest:ro" "$TOP:/src:ro" "$RUN/out:/out" "$RUN/ctl:/ctl")
-	[ -z "$SIW" ] || binds+=("$SIW:/siw:ro")
-	enter_tree "$TREE" "${binds[@]}" -- /kernel/linux "mem=$MEMORY" ncpus=2 seccomp=on uml_dir=/tmp/ ${bench:+pin} \
-		root=/dev/root rootfstype=hostfs rootflags=/ ro init=/src/scripts/guest-init/uml \
-		noreboot con=null con0=null,fd:1 ssl=null ssl0=null,fd:3 ssl1=null,fd:4 loglevel=5 panic=-1 \
-		</dev/null 3>"$RUN/stdout" 4>"$RUN/stderr" >"$RUN/console.txt" 2>&1
+# nth_cpu N: that one, from 0 on, of the CPUs that this process may use; nothing where there are fewer
+nth_cpu() {
+	sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status | tr , '\n' |
+		awk -F - -v n="$1" '{ for (i = $1; i <= $NF; i++) if (n-- == 0) print i }'
 }
+
+# boot_uml [left|right]: becomes the guest, or one of two, which has one CPU and an end of each wire
+boot_uml() {
+	local host=${1:-} binds=("$KERNEL:/kernel:ro" "$DEST:/dest:ro" "$TOP:/src:ro") cpus=2 wires=() devices=() number=1 end=listen i cpu
+	[ -z "$SIW" ] || binds+=("$SIW:/siw:ro")
+	if [ "$host" = right ]; then
+		binds+=("$RUN/out/right:/out" "$RUN/right:/ctl") number=2 end=connect
+	else
+		binds+=("$RUN/out:/out" "$RUN/ctl:/ctl")
+	fi
+	if [ -n "$host" ]; then
+		cpus=1
+		binds+=("$RUN/wires:/build")
+		for ((i = 0; i < 2 + 2 * ${#peers}; i++)); do
+			wires+=(/dest/usr/lib/kiwarp/guest/wire $end wire$i $((20 + i)))
+			devices+=("vec$i:transport=fd,fd=$((20 + i)),mac=02:00:00:00:0$i:0$number")
+		done
+		cpu=$(nth_cpu $((number - 1)))
+		[ -z "$cpu" ] || taskset -p -c "$cpu" $BASHPID >/dev/null
+	fi
+	enter_tree "$TREE" "${binds[@]}" -- "${wires[@]}" /kernel/linux "mem=$MEMORY" ncpus=$cpus seccomp=on uml_dir=/tmp/ ${bench:+pin} \
+		"${devices[@]}" root=/dev/root rootfstype=hostfs rootflags=/ ro init=/src/scripts/guest-init/uml \
+		noreboot con=null con0=null,fd:1 ssl=null ssl0=null,fd:3 ssl1=null,fd:4 loglevel=5 panic=-1 \
+		</dev/null 3>"$RUN/stdout" 4>"$RUN/stderr" >"$(console "$host")" 2>&1
+}
+# console [HOST]: the file with that guest's console
+console() { if [ "${1:-}" = right ]; then echo "$RUN/out/right/console.txt"; else echo "$RUN/console.txt"; fi; }
 
 initrd_file() {
 	echo "$CACHE/initrd/$KVER-$(hash_of "$TOP/scripts/guest-init/initrd" "$TOP/scripts/lib/boot.sh" -- "${TREE##*/}")"
@@ -105,43 +128,81 @@ boot_qemu() {
 		</dev/null >"$RUN/qemu.txt" 2>&1
 }
 
-# watch PROCESS SECONDS: ends the guest when the time is up, which makes the file "late", or when it has died of a panic,
+# panicked: a guest has died
+panicked() { grep -aqs 'Kernel panic' "$RUN/console.txt" "$RUN/out/right/console.txt"; }
+
+# watch SECONDS PROCESS...: ends the guests when the time is up, which makes the file "late", or when one has died of a panic,
 # which not every kernel survives to the power-off
 watch() {
-	local end=$((SECONDS + $2))
-	until grep -aqs 'Kernel panic' "$RUN/console.txt"; do
+	local end=$((SECONDS + $1))
+	shift
+	until panicked; do
 		[ $SECONDS -lt $end ] || { : >"$RUN/late"; break; }
 		sleep 0.5
 	done
 	[ -e "$RUN/late" ] || sleep 1
-	kill -KILL "$1" || :
+	kill -KILL "$@" || :
 } >/dev/null 2>&1
+
+# prefer PROCESS CONTROL: the kernel of that guest, once it has booted, comes before the guest's own processes on the host's CPU. Else a
+# process that polls would go on for some milliseconds when an interrupt arrives.
+prefer() {
+	local control=$2 kernel
+	until [ -e "$control/booted" ]; do
+		kill -0 "$1" 2>/dev/null || return 0
+		sleep 0.05
+	done
+	kernel=$(<"/proc/$1/task/$1/children") && chrt -a -R -f -p 1 "${kernel% }" || say "a guest's kernel got no priority"
+}
 
 # run_guest COMMAND...: boots and waits; sets "late" when the guest had to be ended
 run_guest() {
-	local machine watcher limit=$((allowed + boot)) readers
+	local machines watcher limit=$((allowed + boot)) readers
 	rm -rf "${RUN:?}"/*
 	mkdir "$RUN/out" "$RUN/ctl"
 	mkfifo "$RUN/stdout" "$RUN/stderr"
 	printf '%s\0' "$@" >"$RUN/ctl/command"
-	printf '%s=%q\n' GUEST "$guest" GCOV "$gcov" BARE "$bare" PEERS "$peers" SIW_PARAMS "$params" SECONDS_ALLOWED "$allowed" >"$RUN/ctl/options"
+	printf '%s=%q\n' GUEST "$guest" GCOV "$gcov" BARE "$bare" PEERS "$peers" SIW_PARAMS "$params" SECONDS_ALLOWED "$allowed" \
+		HOST "${two:+left}" WIRE "$wire" >"$RUN/ctl/options"
 	: >"$RUN/console.txt"
 	cat "$RUN/stdout" 6>&- 7>&- &
 	readers=($!)
 	cat "$RUN/stderr" >&2 6>&- 7>&- &
 	readers+=($!)
-	("boot_$kind") &
-	machine=$!
-	watch "$machine" "$limit" 6>&- 7>&- &
+	if [ -n "$two" ]; then
+		mkdir "$RUN/out/right" "$RUN/right" "$RUN/wires"
+		sed 's/^HOST=.*/HOST=right/' "$RUN/ctl/options" >"$RUN/right/options"
+		boot_uml left &
+		machines=($!)
+		boot_uml right &
+		machines+=($!)
+	else
+		("boot_$kind") &
+		machines=($!)
+	fi
+	watch "$limit" "${machines[@]}" 6>&- 7>&- &
 	watcher=$!
-	# Not "wait -n" for both: where one has been killed already, bash doesn't know it any more, and waits for the other.
-	wait "$machine" 2>/dev/null || :
+	if [ -n "$two" ] && [ -n "$bench" ]; then
+		prefer "${machines[0]}" "$RUN/ctl"
+		prefer "${machines[1]}" "$RUN/right"
+	fi
+	# Not "wait -n" for all: where one has been killed already, bash doesn't know it any more, and waits for the other.
+	wait "${machines[0]}" 2>/dev/null || :
+	[ -z "$two" ] || end_right "${machines[1]}"
 	kill -KILL "$watcher" 2>/dev/null || :
 	late=''
 	[ ! -e "$RUN/late" ] || late=1
 	# Readers of a pipe that was never opened for writing would wait for ever.
 	: <>"$RUN/stdout" <>"$RUN/stderr"
 	wait "${readers[@]}" "$watcher" 2>/dev/null || :
+}
+
+# end_right PROCESS: left has told it to end, and is no more
+end_right() {
+	local end=$((SECONDS + boot))
+	while kill -0 "$1" 2>/dev/null && [ $SECONDS -lt $end ]; do sleep 0.05; done
+	kill -KILL "$1" 2>/dev/null || :
+	wait "$1" 2>/dev/null || :
 }
 
 # clean_up: ends what run_guest has started, wherever it is, and removes RUN
