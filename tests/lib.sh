@@ -3,18 +3,29 @@
 #
 #   ok NAME               not_ok NAME REASON...      skip NAME REASON...
 #   t NAME COMMAND...     ok when COMMAND ends with 0; LIMIT=SECONDS COMMAND may take (60)
-#   left COMMAND...       right COMMAND...           in the namespace of that host
+#   left COMMAND...       right COMMAND...           in that host, which is a namespace, or a guest: not functions, but commands,
+#                         which other programs can call as well
+#   outside HOST COMMAND...
+#                         in the kernel of that host, but outside of its namespace, where RDMA devices have all of their files
+#   everywhere COMMAND... so in each kernel, of which there are KERNELS (1 or 2)
+#   parameter MODULE NAME VALUE
+#                         of a module, in each kernel
 #   until_true COMMAND... tries until it succeeds, at most LIMIT seconds
 #   pair NAME SERVER... -- CLIENT...
 #                         SERVER in right, CLIENT in left once the server listens; both must end with 0.
 #                         PORT= the TCP port that the server listens on
 #                         ENDLESS=1 for a server that doesn't end by itself: it must outlive the client
-#                         SERVER_HOST= CLIENT_HOST= other namespaces, "-" for outside of both
+#                         SERVER_HOST= CLIENT_HOST= other hosts, "-" for outside of both
 
 FAILED=0
 LIMIT=60
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
+KERNELS=1
+if [ -e /run/netns/control ]; then
+	KERNELS=2
+	right mkdir "$WORK"
+fi
 
 ok() { echo "ok $*"; }
 not_ok() {
@@ -30,21 +41,25 @@ skip() {
 }
 finish() { exit $((FAILED > 0)); }
 
-left() { ip netns exec left "$@"; }
-right() { ip netns exec right "$@"; }
+outside() {
+	local IN
+	outside_of "$1"
+	shift
+	"${IN[@]}" "$@"
+}
+# outside_of HOST: sets IN to the words that put a command there
+outside_of() { if [ "$1$KERNELS" = right2 ]; then IN=(right nsenter -t 1 -n -m); else IN=(); fi; }
+everywhere() { outside left "$@" && { [ $KERNELS = 1 ] || outside right "$@"; }; }
+# shellcheck disable=SC2016 # for sh
+parameter() { everywhere sh -c 'echo "$2" >"$1"' sh "/sys/module/$1/parameters/$2" "$3"; }
 
 SERVER_HOST=right
 CLIENT_HOST=left
-# in_host HOST: sets IN to the words that put a command into that namespace
-in_host() { if [ "$1" = - ]; then IN=(); else IN=(ip netns exec "$1"); fi; }
+# in_host HOST: sets IN to the words that put a command there
+in_host() { if [ "$1" = - ]; then IN=(); else IN=("$1"); fi; }
 
-# limited COMMAND...: COMMAND, which may be one of these functions, within LIMIT seconds
-limited() {
-	case $1 in
-	left | right) set -- ip netns exec "$@" ;;
-	esac
-	timeout -k 5 "$LIMIT" "$@"
-}
+# limited COMMAND...: COMMAND within LIMIT seconds
+limited() { timeout -k 5 "$LIMIT" "$@"; }
 
 # why STATUS: a status in words
 why() { if [ "$1" = 124 ]; then echo "took more than $LIMIT s"; else echo "status $1"; fi; }
@@ -69,15 +84,12 @@ until_true() {
 	done
 }
 
-# listens: whether a socket of the server's namespace listens on PORT. RDMA listeners have one there, too.
+# listens: whether a socket of the server's host listens on PORT. RDMA listeners have one there, too.
 listens() {
 	local sockets port
 	printf -v port %04X "${PORT:?}"
-	if [ "$SERVER_HOST" = - ]; then
-		sockets=$(cat /proc/net/tcp /proc/net/tcp6)
-	else
-		sockets=$(nsenter --net="/run/netns/$SERVER_HOST" cat /proc/net/tcp /proc/net/tcp6)
-	fi
+	in_host "$SERVER_HOST"
+	sockets=$("${IN[@]}" cat /proc/net/tcp /proc/net/tcp6)
 	[[ $sockets =~ :$port\ 0+:0000\ 0A\  ]]
 }
 not_listening() { ! listens; }

@@ -44,10 +44,13 @@ riostream_test() {
 # rcopy NAME OCTETS: the server goes on for ever
 rcopy_test() {
 	local name=$1
-	rm -f "$WORK/copy"
+	in_host "$SERVER_HOST"
+	"${IN[@]}" rm -f "$WORK/copy"
 	head -c "$2" /dev/urandom >"$WORK/original"
 	PORT=7427 ENDLESS=1 pair "$name" rcopy -- rcopy "$WORK/original" "$A:$WORK/copy"
-	t "$name.same_content" cmp "$WORK/original" "$WORK/copy"
+	in_host "$SERVER_HOST"
+	"${IN[@]}" cat "$WORK/copy" >"$WORK/copied"
+	t "$name.same_content" cmp "$WORK/original" "$WORK/copied"
 }
 
 # perftest NAME TOOL OPTION...: iWARP connects by rdma_cm only, hence -R; -F is about the clock rate of the CPU. Its server
