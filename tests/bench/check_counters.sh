@@ -6,7 +6,7 @@
 . /src/tests/bench/parse.sh
 . /src/tests/bench/contenders.sh
 . /src/tests/bench/counters.sh
-mtu=1500 qps=1 cpus=$(nproc)
+mtu=1500 link='' qps=1 cpus=$(nproc)
 
 # message OCTETS KIND CRC: counts what such a message takes
 message() {

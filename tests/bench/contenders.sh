@@ -1,40 +1,40 @@
 # SPDX-License-Identifier: GPL-2.0
 # The contenders, and how each is measured. Sourced by measure.sh.
 #
-# measure_METHOD CONTENDER ITERATIONS measures one run of the cell that the variables group, kind, octets, mtu, crc, qps and cpus
-# describe. It sets "value" and, where that isn't iterations per second, "pace"; or "reason", and returns false. "note" is what
+# measure_METHOD CONTENDER ITERATIONS measures one run of the cell that the variables group, kind, octets, mtu, crc, qps, cpus and
+# link describe. It sets "value" and, where that isn't iterations per second, "pace"; or "reason", and returns false. "note" is what
 # a reader of the value has to know.
 
 # Left device, right device, address in right
 declare -A LEFT_DEV=([ours]=kiw0 [siw]=siw0 [rxe]=rxe0) RIGHT_DEV=([ours]=kiw1 [siw]=siw1 [rxe]=rxe1)
 declare -A ADDRESS=([ours]=10.77.0.2 [siw]=10.78.0.2 [rxe]=10.80.0.2 [tcp]=10.77.0.2 [zerocopy]=10.77.0.2 [probe]=10.77.0.2)
 declare -A RIGHT_NETDEV=([ours]=veth1 [siw]=veth3)
-declare -A CRC_SWITCH=([ours]=/sys/module/kiwarp/parameters/crc [siw]=/sys/module/siw/parameters/mpa_crc_required)
 declare -A absent=()	# why a contender can't run here at all
 FAST_CRC=(crc32c=bench_crc32c skb_crc32c=bench_skb_crc32c)
 tracer=() server_tracer=()	# what client and server are started by
-onlooker=	# the server has no part in what is measured
+onlooker=	# the name of a server that has no part in what is measured
 TOOLS=/usr/lib/kiwarp/tests
 MODULES=/usr/lib/kiwarp/guest
 IPERF3_MOST=1048576
 AHEAD=8192	# messages that a sender by events may be ahead
 port=20000
 
-# prepare: makes what the guest doesn't have by itself
+# prepare: makes what the guests don't have by themselves
 prepare() {
-	local ns
-	for ns in left right; do
+	local host
+	for host in left right; do
 		# Tens of thousands of connections are made and closed here: none of them shall hold its port for a minute.
-		ip netns exec "$ns" sysctl -qw net.ipv4.tcp_max_tw_buckets=0 net.ipv4.ip_local_port_range="10000 65000"
+		$host sysctl -qw net.ipv4.tcp_max_tw_buckets=0 net.ipv4.ip_local_port_range="10000 65000"
 	done
-	if insmod "$MODULES/bench_cpu.ko" 2>/dev/null; then
-		echo "processor_time=the host's count of all that the guest uses"
+	if everywhere insmod "$MODULES/bench_cpu.ko" 2>/dev/null; then
+		echo "processor_time=the host's count of all that both ends use"
 	else
 		echo "processor_time=the guest's own count, by ticks"
 	fi >>/out/about
 	echo "system_call=$(system_call) us" >>/out/about
-	insmod "$MODULES/bench_probe.ko" || absent[probe]="its module didn't load"
 	fast_crc || return
+	[ $KERNELS = 1 ] || return 0
+	insmod "$MODULES/bench_probe.ko" || absent[probe]="its module didn't load"
 	add_rxe || absent[rxe]="no rxe device can be made"
 }
 
@@ -48,7 +48,14 @@ system_call() {
 # load_drivers OLD=NEW...: loads the modules of both drivers, or of the one that is loaded, once more, with the names of the
 # functions that they import changed. What was loaded stays in $WORK.
 load_drivers() {
-	local module file names=("${@/#/--redefine-sym=}")
+	export WORK
+	export -f load_here
+	everywhere bash -c 'load_here "$@"' bash "${@/#/--redefine-sym=}" || return
+	rlink left kiw0 kiwarp veth0 && rlink right kiw1 kiwarp veth1 || return
+	[ ! -e /sys/module/siw ] || { rlink left siw0 siw veth2 && rlink right siw1 siw veth3; }
+}
+load_here() {
+	local module file
 	for module in kiwarp siw; do
 		[ ! -e /sys/module/$module ] || rmmod $module || return
 	done
@@ -56,12 +63,10 @@ load_drivers() {
 	for module in "$(modinfo -n kiwarp)" /siw/siw_crc.ko; do
 		[ -e "$module" ] || continue
 		file=$WORK/${module##*/}
-		objcopy "${names[@]}" "$module" "$file" && insmod "$file" || return
+		objcopy "$@" "$module" "$file" && insmod "$file" || return
 	done
-	rlink left kiw0 kiwarp veth0 && rlink right kiw1 kiwarp veth1 || return
-	[ ! -e /sys/module/siw ] || { rlink left siw0 siw veth2 && rlink right siw1 siw veth3; }
 }
-rlink() { ip netns exec "$1" rdma link add "$2" type "$3" netdev "$4"; }
+rlink() { "$1" rdma link add "$2" type "$3" netdev "$4"; }
 
 # fast_crc: gives both drivers the same fast CRC function where the kernel has none of its own, see bench_crc_main.c
 fast_crc() {
@@ -70,7 +75,7 @@ fast_crc() {
 		echo "crc=the kernel's own" >>/out/about
 		return
 	fi
-	if ! insmod "$MODULES/bench_crc.ko"; then
+	if ! everywhere insmod "$MODULES/bench_crc.ko"; then
 		echo "crc=the table of User-Mode Linux, far slower than a real kernel's: this processor has no instruction for it" >>/out/about
 		return
 	fi
@@ -92,20 +97,34 @@ add_rxe() {
 
 set_mtu() {
 	local n
+	[ "${mtu:-}" != "$1" ] || return 0
 	mtu=$1
 	for n in 0 2 6; do
-		[ $n != 6 ] || [ -z "${absent[rxe]:-}" ] || continue
-		ip -n left link set "veth$n" mtu "$mtu"
-		ip -n right link set "veth$((n + 1))" mtu "$mtu"
+		[ $n != 6 ] || [ -e /sys/class/infiniband/rxe0 ] || continue
+		left ip link set "veth$n" mtu "$mtu"
+		right ip link set "veth$((n + 1))" mtu "$mtu"
 	done
 }
 set_crc() {
-	local contender is_on=0
+	local is_on=0
+	[ "${crc:-}" != "$1" ] || return 0
 	crc=$1
 	[ "$crc" = off ] || is_on=1
-	for contender in ours siw; do
-		[ ! -e "${CRC_SWITCH[$contender]}" ] || echo $is_on >"${CRC_SWITCH[$contender]}"
+	parameter kiwarp crc $is_on
+	[ ! -e /sys/module/siw ] || parameter siw mpa_crc_required $is_on
+}
+
+# set_link [GBIT MICROSECONDS]: the link of TCP and ours carries so many gigabits a second in each direction, with that round trip
+# besides its own, or is without bounds
+set_link() {
+	local side host device
+	link=
+	for side in "left veth0" "right veth1"; do
+		read -r host device <<<"$side"
+		$host tc qdisc delete dev "$device" root 2>/dev/null
+		[ $# = 0 ] || $host tc qdisc add dev "$device" root netem limit 100000 rate "$1gbit" delay $(($2 / 2))us || return
 	done
+	[ $# = 0 ] || link="$1 Gbit/s, $2 us"
 }
 
 # both SERVER... -- CLIENT...: runs both, the client once the server listens on $port; both must end with 0. Leaves their
@@ -117,11 +136,11 @@ both() {
 	reason=
 	# What TCP does for a process runs on its processor here. A driver's own threads aren't bound by this.
 	[ "$cpus" != 1 ] || pin=(taskset -c 0)
-	ip netns exec right timeout -k 2 "$LIMIT" "${pin[@]}" "${server_tracer[@]}" "${server[@]}" >"$WORK/server" 2>&1 &
+	right timeout -k 2 "$LIMIT" "${pin[@]}" "${server_tracer[@]}" "${server[@]}" >"$WORK/server" 2>&1 &
 	pid=$!
 	PORT=$port until_true ready "$pid" || :
-	[ -z "$onlooker" ] || retire "$pid" &
-	ip netns exec left timeout -k 2 "$LIMIT" "${pin[@]}" "${tracer[@]}" "$@" >"$WORK/client" 2>&1 || status=$?
+	[ -z "$onlooker" ] || retire "$onlooker" &
+	left timeout -k 2 "$LIMIT" "${pin[@]}" "${tracer[@]}" "$@" >"$WORK/client" 2>&1 || status=$?
 	[ $status = 0 ] || kill "$pid" 2>/dev/null
 	wait "$pid" || server_status=$?
 	port=$((port + 1))
@@ -133,12 +152,17 @@ both() {
 	[ -z "$reason" ]
 }
 
-# retire PID: perftest's server polls until the client is through, even where it has nothing to do. From when much has been moved
+# retire NAME: perftest's server polls until the client is through, even where it has nothing to do. From when much has been moved
 # on, which is behind all that it has to say before, it gets little of a processor.
 retire() {
+	export -f retire_here moved_so_far
+	right bash -c 'retire_here "$1"' bash "$1"
+}
+retire_here() {
 	local child start now
 	start=$(moved_so_far)
-	while sleep 0.1 && child=$(pgrep -P "$1"); do
+	# In one guest, the client has the same name, and is younger.
+	while sleep 0.1 && child=$(pgrep -o -x "$1"); do
 		now=$(moved_so_far)
 		if [ $((now - start)) -gt 50000000 ]; then
 			chrt -d -T 500000 -D 20000000 -P 20000000 -p 0 "$child"
@@ -148,12 +172,12 @@ retire() {
 }
 
 # moved_so_far: octets that the server's devices have sent and received
-moved_so_far() { ip netns exec right awk 'NR > 2 { n += $2 + $10 } END { printf "%.0f", n }' /proc/net/dev; }
+moved_so_far() { awk 'NR > 2 { n += $2 + $10 } END { printf "%.0f", n }' /proc/net/dev; }
 
 # ready PID: the server listens, or is no more. With rdma_cm it listens on one device after the other: on that of $listener, too.
 ready() {
 	settled "$1" && { [ -z "${listener:-}" ] || ! kill -0 "$1" 2>/dev/null ||
-		ip netns exec right ss -Hltn "sport = :$PORT" | grep -q "%$listener:"; }
+		right ss -Hltn "sport = :$PORT" | grep -q "%$listener:"; }
 }
 
 # perftest CONTENDER TOOL ITERATIONS OPTION...: sets "line" to the line of figures
@@ -220,13 +244,22 @@ measure_bandwidth() {
 	pace=$(awk -v v="$value" -v o="$octets" -v q="$qps" 'BEGIN { print v * 1e6 / o / q }')
 }
 
+# measure_pipe: as measure_bandwidth. The contender "pipe" is what TCP could carry: the rate, less the headers of each packet, which
+# are 14 octets of Ethernet, 20 of IP and 32 of TCP with its time stamps. netem counts them all, also of packets that TCP
+# leaves for the interface to cut.
+measure_pipe() {
+	[ "$1" = pipe ] || { measure_bandwidth "$@"; return; }
+	figure "$(awk -v gbit="${link%% *}" -v mtu="$mtu" 'BEGIN { printf "%.6f", gbit * 125 * (mtu - 52) / (mtu + 14) }')" 1 0.01 1000000 1
+	pace=$value
+}
+
 # measure_latency: microseconds, median; half of a round trip, except for Reads
 measure_latency() {
 	local n=$2 options=() mode=spinning
 	case $kind in
 	*_events) options=(-e) mode=blocking ;;
 	*)
-		if [ "$(nproc)" = 1 ]; then
+		if [ "$KERNELS$(nproc)" = 11 ]; then
 			reason="one processor can't run two that poll"
 			return 1
 		fi
@@ -265,15 +298,19 @@ measure_connections() {
 	fi && figure "$line" 1 0.1 10000000 1
 }
 
-# processor_time: sets "used" to the microseconds of processor time that this guest has used, interrupts included
+# processor_time: sets "used" to the microseconds of processor time that both ends have used, interrupts included
 processor_time() {
+	export -f used_here
+	used=$(everywhere bash -c used_here | awk '{ n += $1 } END { printf "%.0f", n }')
+}
+used_here() {
 	local cpu
 	# What a process has used is only known when its address space is gone, for which another has to run there.
 	for ((cpu = 0; cpu < $(nproc); cpu++)); do taskset -c $cpu true; done
 	if [ -e /proc/bench_cpu ]; then
-		used=$(cat /proc/bench_cpu)
+		cat /proc/bench_cpu
 	else
-		used=$(awk '/^cpu / { printf "%.0f", ($2 + $3 + $4 + $7 + $8) * 10000 }' /proc/stat)
+		awk '/^cpu / { printf "%.0f\n", ($2 + $3 + $4 + $7 + $8) * 10000 }' /proc/stat
 	fi
 }
 
@@ -281,7 +318,7 @@ processor_time() {
 # programs' start doesn't count. Nor does the polling of a server that waits for the client's end.
 measure_cpu() {
 	local used start short=$(($2 / 6 + 5)) first moved before seconds=1 onlooker=
-	case $kind in write | read*) onlooker=yes ;; esac
+	case $kind in write | read*) onlooker=ib_${kind%_events}_bw ;; esac
 	processor_time && start=$used
 	measure_bandwidth "$1" "$short" || return
 	processor_time && first=$((used - start)) start=$used before=$moved seconds=3
@@ -305,10 +342,10 @@ measure_memory() {
 	[ "$1" != tcp ] || tool=bench_tcp
 	reason=
 	before=$(settled_memory)
-	ip netns exec right timeout -k 2 "$LIMIT" $TOOLS/$tool idle server "${ADDRESS[$1]}" "$port" --count "$2" >"$WORK/server" 2>&1 &
+	right timeout -k 2 "$LIMIT" $TOOLS/$tool idle server "${ADDRESS[$1]}" "$port" --count "$2" >"$WORK/server" 2>&1 &
 	pids=($!)
 	PORT=$port until_true settled "${pids[0]}" || :
-	ip netns exec left timeout -k 2 "$LIMIT" $TOOLS/$tool idle client "${ADDRESS[$1]}" "$port" --count "$2" >"$WORK/client" 2>&1 &
+	left timeout -k 2 "$LIMIT" $TOOLS/$tool idle client "${ADDRESS[$1]}" "$port" --count "$2" >"$WORK/client" 2>&1 &
 	pids+=($!)
 	until_true idle_or_gone "${pids[1]}" || :
 	held=$(sed -n 's/^up //p' "$WORK/client")

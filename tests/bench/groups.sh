@@ -7,7 +7,7 @@
 first_iterations() {
 	case $method.$kind in
 	bandwidth.send_events | cpu.send_events | counters.send_events) echo $((2 * AHEAD)) ;;
-	bandwidth.* | cpu.*) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
+	bandwidth.* | cpu.* | pipe.*) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
 	connections.*) echo 50 ;;
 	rate.*) echo 3200 ;;
 	counters.connection) echo 512 ;;
@@ -19,7 +19,7 @@ first_iterations() {
 # next_iterations PACE: how many make a run as long as it should be
 next_iterations() {
 	case $method in
-	bandwidth) iterations "$1" "$TENTHS" 5 3000000 1 ;;
+	bandwidth | pipe) iterations "$1" "$TENTHS" 5 3000000 1 ;;
 	cpu) iterations "$1" $((2 * TENTHS)) 30 300000 1 ;;
 	connections) iterations "$1" "$TENTHS" 30 50000 1 ;;
 	rate) iterations "$1" "$TENTHS" 320 3000000 32 ;;
@@ -30,7 +30,7 @@ next_iterations() {
 # the_group NAME METHOD: the usual values of all variables
 the_group() {
 	group=$1 method=$2 kind=write octets=65536 qps=1 cpus=$(nproc)
-	LIMIT=$((20 + TENTHS))
+	LIMIT=$((20 + TENTHS)) link=
 	set_mtu 1500
 	set_crc off
 }
@@ -57,10 +57,10 @@ rounds() {
 
 # crc_rounds CRCS KINDS STREAMS: all repetitions of these kinds of ours and siw with each CRC, and of those of TCP
 crc_rounds() {
-	local rep
+	local rep crc_now
 	for ((rep = 0; rep <= REPETITIONS; rep++)); do
-		for crc in $1; do
-			set_crc "$crc"
+		for crc_now in $1; do
+			set_crc "$crc_now"
 			for kind in $2; do turns ours siw; done
 		done
 		set_crc off
@@ -69,24 +69,32 @@ crc_rounds() {
 }
 
 group_bandwidth() {
-	local rep mtus="1500 9000 65535" sizes="65536 1048576" kinds="write send read"
+	local rep mtu_now crc_now mtus="1500 9000 65535" sizes="65536 1048576" kinds="write send read"
 	the_group bandwidth bandwidth
-	[ "$SCOPE" = full ] || mtus="1500 65535" sizes=65536 kinds="write read"
-	for mtu in $mtus; do
-		set_mtu $mtu
+	if [ $KERNELS = 2 ]; then
+		# 65535 is more than the wires take.
+		mtus="1500 9000" sizes="4096 65536 1048576"
+		[ "$SCOPE" = full ] || sizes="4096 65536"
+	elif [ "$SCOPE" = quick ]; then
+		mtus="1500 65535" sizes=65536 kinds="write read"
+	fi
+	for mtu_now in $mtus; do
+		set_mtu "$mtu_now"
 		echo "bandwidth, MTU $mtu"
 		for ((rep = 0; rep <= REPETITIONS; rep++)); do
 			for octets in $sizes; do
-				for crc in off on; do
-					set_crc $crc
+				for crc_now in off on; do
+					# What small messages cost is little of it copies and CRCs.
+					[ "$crc_now" = off ] || [ "$octets" != 4096 ] || continue
+					set_crc "$crc_now"
 					for kind in $kinds; do turns ours siw; done
 				done
 				set_crc off
 				stream_turns stream tcp
-				stream_turns stream probe
+				[ $KERNELS = 2 ] || stream_turns stream probe
 				[ "$SCOPE" = full ] || continue
 				stream_turns stream zerocopy
-				[ "$octets" != 65536 ] || kind="write" turns rxe
+				[ "$KERNELS.$octets" != 1.65536 ] || kind="write" turns rxe
 			done
 		done
 	done
@@ -99,6 +107,24 @@ group_latency() {
 	[ "$SCOPE" = full ] || crcs=off
 	echo "latency"
 	crc_rounds "$crcs" "write send read send_events" "stream stream_events"
+}
+
+# Targets are those of 10 Gbit/s with 200 us and 1 ms.
+group_pipe() {
+	local rep pipe pipes="10:200 10:1000 10:50 1:1000 25:200" kinds="write read"
+	the_group pipe pipe
+	[ "$SCOPE" = full ] || pipes="10:200 10:1000" kinds=write
+	for pipe in $pipes; do
+		set_link "${pipe%:*}" "${pipe#*:}" || exit 1
+		echo "pipe, $link"
+		for ((rep = 0; rep <= REPETITIONS; rep++)); do
+			for octets in 65536 4096; do
+				for kind in $kinds; do turns ours; done
+				stream_turns stream tcp pipe
+			done
+		done
+	done
+	set_link
 }
 
 group_rate() {
@@ -160,7 +186,7 @@ group_qps() {
 
 # Counts hardly vary: two repetitions show it, and nothing has to warm up.
 group_counters() {
-	local rep contender repetitions=2
+	local rep contender crc_now repetitions=2
 	[ "$SCOPE" = full ] || repetitions=1
 	the_group counters counters
 	echo "counters"
@@ -170,8 +196,8 @@ group_counters() {
 	fi
 	load_counted || exit 1
 	for ((rep = 1; rep <= repetitions; rep++)); do
-		for crc in off on; do
-			set_crc $crc
+		for crc_now in off on; do
+			set_crc $crc_now
 			octets=64
 			for kind in write send_events; do turns ours siw; done
 			octets=65536

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# measure.sh full|quick REPETITIONS TENTHS NAME...: measures, inside a guest that scripts/bench has booted with the peer driver.
+# measure.sh full|quick REPETITIONS TENTHS NAME...: measures, inside a guest that scripts/bench has booted with the peer driver; that
+# may be the left one of two.
 # Each run should take about TENTHS tenths of a second. One line of JSON for each run goes to /out/samples.jsonl.
 #
 # Contenders take turns within every repetition, so that a busy moment of the machine meets all of them. The first round
@@ -21,7 +22,8 @@ declare -A broken=()	# contenders and cells that give no more figures
 # sample NAME=VALUE...: one line of JSON about the cell; a value that isn't a number becomes a string
 sample() {
 	local word name value line=
-	for word in group="$group" kind="$kind" octets="$octets" mtu="$mtu" crc="$crc" qps="$qps" cpus="$cpus" "$@"; do
+	for word in group="$group" hosts=$KERNELS kind="$kind" octets="$octets" mtu="$mtu" crc="$crc" qps="$qps" cpus="$cpus" \
+		${link:+link="$link"} "$@"; do
 		name=${word%%=*} value=${word#*=}
 		value=${value//[$'\t\r\n']/ }
 		[[ $value =~ ^-?(0|[1-9][0-9]*)(\.[0-9]+)?$ ]] || value="\"${value//[\"\\]/ }\""
@@ -33,7 +35,7 @@ sample() {
 # turn REPETITION CONTENDER: one run of one contender in the cell that the variables name
 turn() {
 	local rep=$1 contender=$2 key n measure=$method value='' pace='' reason='' note='' line='' counter per_message
-	key="$method $contender $kind $octets $mtu $crc $qps $cpus"
+	key="$method $contender $kind $octets $mtu $crc $qps $cpus${link:+ $link}"
 	[ -z "${broken[$key]:-}" ] || return 0
 	if [ -n "${absent[$contender]:-}" ]; then
 		broken[$key]=1

@@ -111,15 +111,16 @@ void write_plot(const fs::path &folder, const Results &results, const std::strin
 {
 	const auto &about = group_of(group);
 	const bool sizes = group == "sizes", curve = sizes || group == "qps";
-	// One picture above the other: by the CRC, or by the processors of a curve
+	// One picture above the other: by the hosts, and by the CRC, or by the processors of a curve
 	std::map<std::string, std::ofstream> parts;
 
 	for (const auto &[cell, contenders] : results) {
 		if (cell.group != group || !cell.of_kiwarp())
 			continue;
-		const auto part = group == "qps"      ? std::to_string(cell.cpus) + (cell.cpus == 1 ? " CPU" : " CPUs")
-				  : group == "memory" ? std::string("idle")
-						      : "CRC " + cell.crc;
+		const auto part = hosts_name(cell.hosts) + ", " +
+				  (group == "qps" ? std::to_string(cell.cpus) + (cell.cpus == 1 ? " CPU" : " CPUs")
+					  : group == "memory" ? std::string("idle")
+							      : "CRC " + cell.crc);
 		auto &data = parts[part];
 
 		if (!data.is_open())

@@ -96,16 +96,23 @@ const char *met_word(const Rival &rival, std::optional<bool> good)
 	return !good ? "no figures" : *good ? "yes" : "**no**";
 }
 
-std::string table(const Results &results, const std::string &name)
+bool has(const Results &results, const std::string &name, int hosts)
+{
+	return std::any_of(results.begin(), results.end(),
+		[&](const auto &r) { return r.first.group == name && r.first.hosts == hosts; });
+}
+
+std::string table(const Results &results, const std::string &name, int hosts)
 {
 	const auto &group = group_of(name);
 	std::ostringstream out;
 
-	out << "### " << group.title << ", " << group.unit << ": " << (group.higher_is_better ? "higher" : "lower")
+	out << "### " << group.title << ", " << hosts_name(hosts) << ", " << group.unit << ": "
+	    << (group.higher_is_better ? "higher" : "lower")
 	    << " is better\n\n| | CRC | MTU | kiwarp | against | has | ratio | target | met |\n"
 	    << "|---|---|---:|---:|---|---:|---:|---:|---|\n";
 	for (const auto &[cell, contenders] : results) {
-		if (cell.group != name || !cell.of_kiwarp())
+		if (cell.group != name || cell.hosts != hosts || !cell.of_kiwarp())
 			continue;
 		const auto &ours = find(results, cell, "ours");
 
@@ -117,6 +124,17 @@ std::string table(const Results &results, const std::string &name)
 		}
 	}
 	return out.str();
+}
+
+/// What the hosts share is what decides: the tables of two hosts and of one stand apart.
+std::string tables(const Results &results, const std::string &name)
+{
+	std::string text;
+
+	for (const int hosts : {2, 1})
+		if (has(results, name, hosts))
+			text += (text.empty() ? "" : "\n") + table(results, name, hosts);
+	return text;
 }
 
 /// Counts have no targets, and no ratio where one is 0. A run that failed has a row of its own, without a counter.
@@ -201,7 +219,7 @@ void report(const fs::path &folder)
 	}
 	for (const auto &group : groups) {
 		const bool counters = group == "counters";
-		const auto text = counters ? table_of_counters(results) : table(results, group);
+		const auto text = counters ? table_of_counters(results) : tables(results, group);
 
 		std::ofstream(folder / (group + ".md")) << text;
 		if (!counters)

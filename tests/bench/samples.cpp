@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::array groups{
 	Group{"bandwidth", "Bandwidth", "MB/s", true},
+	Group{"pipe", "Bandwidth of a slower link", "MB/s", true},
 	Group{"latency", "Latency", "us", false},
 	Group{"rate", "Small messages, posted in lists", "thousand/s", true},
 	Group{"connections", "Connections made and closed", "1/s", true},
@@ -40,8 +41,8 @@ auto group_rank(const std::string &name)
 
 auto order(const Cell &c)
 {
-	return std::tuple(group_rank(c.group), c.crc == "on", -c.cpus, c.mtu, c.qps, c.octets, rank(kinds, c.kind),
-		c.kind, c.counter);
+	return std::tuple(group_rank(c.group), -c.hosts, c.link, c.crc == "on", -c.cpus, c.mtu, c.qps, c.octets,
+		rank(kinds, c.kind), c.kind, c.counter);
 }
 
 } // namespace
@@ -124,8 +125,8 @@ Results sort_out(const Json &samples)
 	Results results;
 
 	for (const auto &s : samples) {
-		const Cell cell{s.at("group"), s.at("kind"), s.at("octets"), s.at("mtu"), s.at("crc"), s.at("qps"),
-			s.at("cpus"), s.value("counter", "")};
+		const Cell cell{s.at("group"), s.at("hosts"), s.at("kind"), s.at("octets"), s.at("mtu"), s.at("crc"),
+			s.at("qps"), s.at("cpus"), s.value("link", ""), s.value("counter", "")};
 		auto &runs = results[cell][s.at("contender")];
 
 		if (s.contains("note"))
@@ -159,6 +160,11 @@ std::string size_name(int octets)
 	return std::to_string(octets) + " B";
 }
 
+std::string hosts_name(int hosts)
+{
+	return hosts == 2 ? "two hosts" : "one host";
+}
+
 std::string kind_name(const std::string &kind)
 {
 	const auto events = kind.find("_events");
@@ -176,6 +182,8 @@ std::string short_name(const Cell &c)
 	if (c.group == "qps")
 		name += ", " + std::to_string(c.qps) + (c.qps == 1 ? " QP, " : " QPs, ") + std::to_string(c.cpus) +
 			(c.cpus == 1 ? " CPU" : " CPUs");
+	if (!c.link.empty())
+		name += ", " + c.link;
 	if (!c.counter.empty())
 		name += ", " + c.counter;
 	return name;
@@ -183,8 +191,8 @@ std::string short_name(const Cell &c)
 
 std::string row_name(const Cell &c)
 {
-	return std::string(group_of(c.group).title) + ": " + short_name(c) + ", MTU " + std::to_string(c.mtu) +
-	       ", CRC " + c.crc;
+	return std::string(group_of(c.group).title) + ", " + hosts_name(c.hosts) + ": " + short_name(c) + ", MTU " +
+	       std::to_string(c.mtu) + ", CRC " + c.crc;
 }
 
 } // namespace bench

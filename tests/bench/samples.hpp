@@ -18,12 +18,16 @@ using Json = nlohmann::ordered_json;
 /// "stream_events": what is compared with them says so in rivals.cpp.
 struct Cell {
 	std::string group;
+	/// 2: a kernel each, joined by a wire; 1: both ends in one kernel
+	int hosts;
 	std::string kind;
 	int octets;
 	int mtu;
 	std::string crc;
 	int qps;
 	int cpus;
+	/// Where the wire has bounds: "10 Gbit/s, 200 us"
+	std::string link;
 	/// Of several figures of one run, which this is; empty where there is one
 	std::string counter;
 
@@ -70,6 +74,8 @@ struct Group {
 const Group &group_of(const std::string &name);
 
 std::string size_name(int octets);
+/// "two hosts"
+std::string hosts_name(int hosts);
 /// "write, events" for write_events
 std::string kind_name(const std::string &kind);
 /// A cell in words, without the CRC and the MTU
