@@ -20,6 +20,8 @@
 
 /* A stream takes at least so many bytes of the peer's before it has to be read: one FPDU. */
 #define ATTACH_WINDOW (2 * 65536)
+/* Time between two complaints about an interface that keeps packets, in jiffies */
+#define ATTACH_PATIENCE (10 * HZ)
 
 bool kiw_sock_taken(const struct sock *sk)
 {
@@ -53,6 +55,8 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->neg = *neg;
 	s->async = IB_EVENT_QP_FATAL;
 	INIT_DELAYED_WORK(&s->work, kiw_pump_work);
+	kiw_bh_work_init(&s->bell, kiw_pump_bell);
+	INIT_LIST_HEAD(&s->lend.loans);
 	s->tx.gate = first;
 	if (first && neg->p2p)
 		s->tx.rtr = neg->rtr;
@@ -139,6 +143,43 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 	s->qp = NULL;
 }
 
+/*
+ * TCP forgets what it has to send, so that loans are over, but for packets in the queue of an
+ * interface. The endpoint resets the connection.
+ */
+static void attach_reset(struct kiw_stream *s)
+{
+	kiw_stream_assert_held(s);
+	s->fin_sent = false;
+	kiw_rx_done(s);
+	s->sk->sk_prot->disconnect(s->sk, 0);
+	kiw_tx_drop(s);
+}
+
+/* Nobody may hear that a request has ended while TCP still has its pages. */
+static void attach_call_back(struct kiw_stream *s)
+{
+	kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+	attach_reset(s);
+	release_sock(s->sk);
+	while (!kiw_lend_wait(&s->lend.count, ATTACH_PATIENCE))
+		ibdev_warn_ratelimited(&s->dev->ibdev,
+				       "the interface holds packets of an ended connection\n");
+	kiw_pump_own(s);
+	kiw_tx_take_back(s);
+}
+
+void kiw_stream_cut(struct kiw_stream *s, const struct kiw_region *region)
+{
+	kiw_pump_lock(s);
+	if (s->qp && kiw_lend_has(s, region)) {
+		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, KIW_EV_LLP_LOST);
+		attach_reset(s);
+	}
+	kiw_pump_unlock(s);
+}
+
 void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 {
 	struct kiw_inbox *inbox = NULL;
@@ -154,6 +195,8 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 
 	mutex_lock(&qp->mutex);
 	kiw_pump_own(s);
+	if (s->qp && kiw_stream_lends(s))
+		attach_call_back(s);
 	if (s->qp) {
 		kiw_rx_done(s);
 		kiw_pump_unhook(s);
@@ -165,6 +208,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 	mutex_unlock(&qp->mutex);
 	kiw_qp_put(qp);
 
+	kiw_bh_work_cancel(&s->bell);
 	if (cancel_delayed_work_sync(&s->work))
 		kiw_stream_put(s);
 	if (inbox) {

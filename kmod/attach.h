@@ -5,6 +5,7 @@
 
 #include "stream.h"
 
+struct kiw_region;
 struct socket;
 
 /**
@@ -48,5 +49,12 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
  * is set, else to be reset. Idempotent. May sleep, takes the QP's mutex.
  */
 void kiw_stream_stop(struct kiw_stream *s, bool orderly);
+
+/**
+ * kiw_stream_cut() - reset the connection if it was lent pages of a region
+ * @s: stream
+ * @region: region, which nobody finds any more
+ */
+void kiw_stream_cut(struct kiw_stream *s, const struct kiw_region *region);
 
 #endif /* KIWARP_ATTACH_H */

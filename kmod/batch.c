@@ -5,13 +5,16 @@
 #include <net/sock.h>
 
 #include "compat.h"
+#include "lend.h"
 
-/* Bytes after which a batch is handed to TCP, while they are hot; the last FPDU may exceed it. */
-#define BATCH_LEN 131072
+/* Copied bytes after which TCP gets a batch, while they are hot; the last FPDU may exceed it. */
+#define BATCH_COPIED 131072
+/* The same for all bytes, those of registered pages included */
+#define BATCH_LEN 524288
 /* Pieces of the longest FPDU in single pages; a page's end may cut header and trailer. */
 #define BATCH_FPDU_PIECES (65536 / 4096 + 4)
-/* Pieces of a batch: one more FPDU is begun as long as the longest finds room. */
-#define BATCH_PIECES (BATCH_FPDU_PIECES + BATCH_LEN / 4096 + 16)
+/* Pieces of a batch, a page of them: one more FPDU is begun as long as the longest finds room. */
+#define BATCH_PIECES (4096 / sizeof(struct bio_vec))
 
 /*
  * Memory that no batch is using: a stream has a fragment and an array of pieces only while it
@@ -76,7 +79,8 @@ void kiw_batch_end(struct kiw_batch *b)
 
 bool kiw_batch_open(const struct kiw_batch *b)
 {
-	return b->len < BATCH_LEN && b->pieces <= BATCH_PIECES - BATCH_FPDU_PIECES;
+	return b->len - b->lent < BATCH_COPIED && b->len < BATCH_LEN &&
+	       b->pieces <= BATCH_PIECES - BATCH_FPDU_PIECES;
 }
 
 void *kiw_batch_room(struct kiw_batch *b, u32 least, gfp_t gfp, u32 *room)
@@ -106,12 +110,29 @@ void kiw_batch_grow(struct kiw_batch *b, u32 n)
 	b->offset += n;
 }
 
+void kiw_batch_lend(struct kiw_batch *b, struct page *page, u32 offset, u32 n)
+{
+	struct bio_vec *last = b->pieces ? &b->mem.piece[b->pieces - 1] : NULL;
+
+	if (last && PFN_PHYS(page_to_pfn(last->bv_page)) + last->bv_offset + last->bv_len ==
+		    PFN_PHYS(page_to_pfn(page)) + offset) {
+		last->bv_len += n;
+	} else {
+		get_page(page);
+		bvec_set_page(&b->mem.piece[b->pieces++], page, n, offset);
+	}
+	b->lent += n;
+	b->len += n;
+	b->offset += n;
+}
+
 struct kiw_batch_mark kiw_batch_mark(const struct kiw_batch *b)
 {
 	return (struct kiw_batch_mark){
 		.pieces = b->pieces,
 		.last_len = b->pieces ? b->mem.piece[b->pieces - 1].bv_len : 0,
 		.len = b->len,
+		.lent = b->lent,
 	};
 }
 
@@ -122,6 +143,7 @@ void kiw_batch_cut(struct kiw_batch *b, const struct kiw_batch_mark *mark)
 		b->mem.piece[b->pieces - 1].bv_len = mark->last_len;
 	b->offset -= b->len - mark->len;
 	b->len = mark->len;
+	b->lent = mark->lent;
 }
 
 int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more)
@@ -130,7 +152,8 @@ int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more)
 	int ret;
 
 	/* This may process the backlog, and our receive callback, which leaves the batch alone. */
-	ret = kiw_send_pages(sk, b->mem.piece, b->pieces, b->sent, b->len, flags);
+	ret = kiw_send_pages(sk, b->mem.piece, b->pieces, b->sent, b->len,
+			     b->loan ? &b->loan->ubuf : NULL, flags);
 	if (ret < 0)
 		return ret;
 	b->sent += ret;
@@ -140,7 +163,9 @@ int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more)
 void kiw_batch_clear(struct kiw_batch *b)
 {
 	batch_drop_pieces(b, 0);
+	b->loan = NULL;
 	b->fpdus = 0;
+	b->lent = 0;
 	b->len = 0;
 	b->sent = 0;
 }

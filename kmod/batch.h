@@ -10,6 +10,7 @@
 #include <linux/mm_types_task.h>
 #include <linux/types.h>
 
+struct kiw_loan;
 struct sock;
 
 /**
@@ -26,16 +27,20 @@ struct kiw_spare {
  * struct kiw_batch - what is being sent; the lock of the queue pair's socket protects it
  * @mem: what the batch lies in; only between kiw_batch_begin() and kiw_batch_end(), or as long as
  *	TCP has not taken all of it
- * @pieces: so many of @mem.piece are in use; each holds a reference to its page
+ * @loan: for pieces that are registered pages, or NULL
+ * @pieces: so many of @mem.piece are in use; each holds a reference to its first page
  * @len: bytes in the batch
+ * @lent: those of them that are registered pages
  * @fpdus: FPDUs in it
  * @sent: bytes that TCP has taken
  * @offset: bytes of the stream up to the end of the batch, markers included, modulo 2^32
  */
 struct kiw_batch {
 	struct kiw_spare	mem;
+	struct kiw_loan		*loan;
 	u32			pieces;
 	u32			len;
+	u32			lent;
 	u32			fpdus;
 	u32			sent;
 	u32			offset;
@@ -46,11 +51,13 @@ struct kiw_batch {
  * @pieces: pieces before it
  * @last_len: bytes in the last of them
  * @len: bytes in all
+ * @lent: those of them that are registered pages
  */
 struct kiw_batch_mark {
 	u32	pieces;
 	u32	last_len;
 	u32	len;
+	u32	lent;
 };
 
 /**
@@ -93,6 +100,15 @@ void *kiw_batch_room(struct kiw_batch *b, u32 least, gfp_t gfp, u32 *room);
 
 /** kiw_batch_grow() - @n bytes were written to where kiw_batch_room() said */
 void kiw_batch_grow(struct kiw_batch *b, u32 n);
+
+/**
+ * kiw_batch_lend() - add bytes of a page that the caller keeps until TCP is through with it
+ * @b: batch with a loan
+ * @page: the page
+ * @offset: of the first byte in it
+ * @n: bytes, all in the page
+ */
+void kiw_batch_lend(struct kiw_batch *b, struct page *page, u32 offset, u32 n);
 
 /** kiw_batch_mark() - note where the batch ends */
 struct kiw_batch_mark kiw_batch_mark(const struct kiw_batch *b);

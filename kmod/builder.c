@@ -6,6 +6,7 @@
  */
 #include "builder.h"
 
+#include "lend.h"
 #include "qp.h"
 #include "proto/crc.h"
 #include "proto/wire.h"
@@ -112,8 +113,8 @@ int kiw_fpdu_end(struct kiw_builder *f)
 	return ret;
 }
 
-int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
-			enum kiw_region_fault *fault)
+static int builder_copy_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
+			       enum kiw_region_fault *fault)
 {
 	struct kiw_region_use use;
 	u32 part, chunk;
@@ -138,4 +139,42 @@ int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u
 		n -= part;
 	}
 	return 0;
+}
+
+/* Return: 0, -EFAULT, or -EAGAIN when the loan doesn't take the region. */
+static int builder_lend_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
+			       enum kiw_region_fault *fault)
+{
+	struct kiw_region_use use;
+	u32 in_page, part;
+	u64 off;
+	int ret = 0;
+
+	*fault = kiw_region_begin(f->qp, stag, access, addr, n, &use);
+	if (*fault)
+		return -EFAULT;
+	off = kiw_region_offset(use.region, addr);
+	if (!kiw_loan_use(f->loan, use.region)) {
+		ret = -EAGAIN;
+		n = 0;
+	}
+	for (; n; off += part, n -= part) {
+		in_page = off & ~PAGE_MASK;
+		part = min_t(u32, n, PAGE_SIZE - in_page);
+		kiw_batch_lend(f->batch, use.region->pages[off >> PAGE_SHIFT], in_page, part);
+	}
+	kiw_region_end(&use);
+	return ret;
+}
+
+int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
+			enum kiw_region_fault *fault)
+{
+	int ret = -EAGAIN;
+
+	if (f->loan)
+		ret = builder_lend_region(f, stag, access, addr, n, fault);
+	if (ret == -EAGAIN)
+		ret = builder_copy_region(f, stag, access, addr, n, fault);
+	return ret;
 }

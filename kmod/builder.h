@@ -10,6 +10,7 @@
 #include "region.h"
 #include "proto/fpdu.h"
 
+struct kiw_loan;
 struct kiw_qp;
 
 /**
@@ -18,6 +19,7 @@ struct kiw_qp;
  *	run out, or a region may be gone in the middle
  * @qp: queue pair; the payload comes from its regions
  * @gfp: how to allocate
+ * @loan: registered pages become part of the batch as they are; NULL: they are copied
  * @crc: the CRC field is the CRC, else it is 0
  * @mk: where the next marker is
  * @sum: CRC so far
@@ -28,6 +30,7 @@ struct kiw_builder {
 	struct kiw_batch	*batch;
 	const struct kiw_qp	*qp;
 	gfp_t			gfp;
+	struct kiw_loan		*loan;
 	bool			crc;
 	struct kiw_marker	mk;
 	u32			sum;
@@ -37,7 +40,7 @@ struct kiw_builder {
 
 /**
  * kiw_fpdu_begin() - begin an FPDU
- * @f: builder with @batch, @qp, @gfp and @crc set
+ * @f: builder with @batch, @qp, @gfp and @crc set; @loan before any payload
  * @markers: there are markers between the bytes
  * @hdr: DDP and RDMAP headers
  * @hdr_len: bytes at @hdr, at most %KIW_HDR_MAX

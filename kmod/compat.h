@@ -9,10 +9,13 @@
 
 /* With PREEMPT_RT, the header of local locks needs the first, which older kernels leave out. */
 #include <linux/spinlock.h>
+#include <linux/interrupt.h>
 #include <linux/local_lock.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>
 #include <linux/overflow.h>
+#include <linux/skbuff.h>
+#include <linux/workqueue.h>
 #include <net/inet_sock.h>
 #include <net/tcp.h>
 #include <rdma/ib_umem.h>
@@ -63,6 +66,19 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #ifndef local_lock_nested_bh
 #define local_lock_nested_bh(lock)	((void)(lock))
 #define local_unlock_nested_bh(lock)	((void)(lock))
+#endif
+
+/* 6.9: works can run in softirq; before, tasklets do. Cancelling waits for one that runs. */
+#ifdef KIW_HAVE_BH_WORK
+#define kiw_bh_work			work_struct
+#define kiw_bh_work_init(work, fn)	INIT_WORK(work, fn)
+#define kiw_bh_work_queue(work)		((void)queue_work(system_bh_wq, work))
+#define kiw_bh_work_cancel(work)	((void)cancel_work_sync(work))
+#else
+#define kiw_bh_work			tasklet_struct
+#define kiw_bh_work_init(work, fn)	tasklet_setup(work, fn)
+#define kiw_bh_work_queue(work)		tasklet_schedule(work)
+#define kiw_bh_work_cancel(work)	tasklet_kill(work)
 #endif
 
 /* 6.5: the size of a structure with so many elements, before there is one */
@@ -154,24 +170,46 @@ static inline int tcp_space_from_win(const struct sock *sk, u32 win)
 }
 #endif
 
+/* 6.10: what a ubuf_info calls is a structure of functions */
+#ifdef KIW_HAVE_UBUF_OPS
+#define kiw_ubuf_complete_by(ubuf, fn)						\
+	do {									\
+		static const struct ubuf_info_ops kiw_ops = { .complete = fn };	\
+										\
+		(ubuf)->ops = &kiw_ops;						\
+	} while (0)
+#else
+#define kiw_ubuf_complete_by(ubuf, fn)	((void)((ubuf)->callback = (fn)))
+#endif
+
+static inline int kiw_send_msg(struct sock *sk, const struct bio_vec *piece, u32 pieces, u32 skip,
+			       u32 len, struct ubuf_info *ubuf, int flags)
+{
+	struct msghdr msg = { .msg_flags = flags, .msg_ubuf = ubuf };
+
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, piece, pieces, len);
+	iov_iter_advance(&msg.msg_iter, skip);
+	return tcp_sendmsg_locked(sk, &msg, len - skip);
+}
+
 /*
- * Hands TCP @len bytes in pages, but for the first @skip. Return: bytes taken, or an errno.
+ * Hands TCP @len bytes in pages, but for the first @skip. With @ubuf, which counts the buffers that
+ * they are in, they are sent as they are. Return: bytes taken, or an errno.
  *
  * 6.5: TCP takes the pages of a message. Before, it takes them one by one; a message it copies, no
  * matter that some of those kernels have MSG_SPLICE_PAGES.
  */
 static inline int kiw_send_pages(struct sock *sk, const struct bio_vec *piece, u32 pieces,
-				 u32 skip, u32 len, int flags)
+				 u32 skip, u32 len, struct ubuf_info *ubuf, int flags)
 {
 #ifdef KIW_HAVE_SPLICE_PAGES
-	struct msghdr msg = { .msg_flags = flags | MSG_SPLICE_PAGES };
-
-	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, piece, pieces, len);
-	iov_iter_advance(&msg.msg_iter, skip);
-	return tcp_sendmsg_locked(sk, &msg, len - skip);
+	return kiw_send_msg(sk, piece, pieces, skip, len, ubuf,
+			    flags | (ubuf ? MSG_ZEROCOPY : MSG_SPLICE_PAGES));
 #else
 	int sent = 0, ret = 0;
 
+	if (ubuf)
+		return kiw_send_msg(sk, piece, pieces, skip, len, ubuf, flags | MSG_ZEROCOPY);
 	for (; pieces; piece++, pieces--) {
 		if (skip >= piece->bv_len) {
 			skip -= piece->bv_len;

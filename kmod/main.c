@@ -5,6 +5,7 @@
 #include "cm.h"
 #include "device.h"
 #include "inbox.h"
+#include "lend.h"
 #include "stream.h"
 
 static int __init kiw_init(void)
@@ -52,6 +53,7 @@ static void __exit kiw_exit(void)
 	kiw_device_exit();
 	kiw_inbox_stop();
 	kiw_cm_exit();
+	kiw_lend_exit();
 	kiw_stream_exit();
 }
 

@@ -4,6 +4,7 @@
 #include <net/tcp.h>
 
 #include "builder.h"
+#include "lend.h"
 #include "stream.h"
 #include "trace.h"
 
@@ -17,6 +18,7 @@ static int message_begin(struct kiw_builder *f, struct kiw_stream *s, const void
 	f->batch = &s->tx.batch;
 	f->qp = s->qp;
 	f->gfp = s->sk->sk_allocation;
+	f->loan = NULL;
 	f->crc = s->neg.crc;
 	return kiw_fpdu_begin(f, s->neg.markers_tx, hdr, hdr_len, payload);
 }
@@ -149,6 +151,7 @@ static int message_segment(struct kiw_stream *s, const u8 *hdr, u32 hdr_len, u32
 	int ret;
 
 	ret = message_begin(&f, s, hdr, hdr_len, n);
+	f.loan = kiw_lend_for(s, tx->req.len);
 	if (!ret)
 		ret = message_put_payload(&f, &tx->req, tx->off, n, &fault);
 	if (!ret)
@@ -242,6 +245,7 @@ int kiw_message_response(struct kiw_stream *s)
 
 	kiw_build_tagged(hdr, KIW_OP_READ_RESP, last, read->sink_stag, read->sink_to + tx->off);
 	ret = message_begin(&f, s, hdr, sizeof(hdr), n);
+	f.loan = kiw_lend_for(s, read->size);
 	if (!ret)
 		ret = kiw_fpdu_put_region(&f, read->src_stag, IB_ACCESS_REMOTE_READ,
 					  read->src_to + tx->off, n, &fault);

@@ -4,8 +4,13 @@
 #include <linux/overflow.h>
 #include <linux/slab.h>
 
+#include "attach.h"
 #include "compat.h"
+#include "lend.h"
 #include "types.h"
+
+/* Time in which at least one of the loans of a region that goes has to end, in jiffies */
+#define MR_PATIENCE (10 * HZ)
 
 /* REMOTE_ATOMIC may be asked for, it is just never used. Huge pages are pages like others. */
 #define ACCESS_KNOWN (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
@@ -89,9 +94,40 @@ err_count:
 	return ERR_PTR(err);
 }
 
+static void mr_cut_borrowers(struct kiw_device *dev, const struct kiw_region *region)
+{
+	unsigned long qpn = 0;
+	struct kiw_stream *s;
+	struct kiw_qp *qp;
+
+	while ((qp = kiw_qp_next_of(dev, &qpn))) {
+		s = kiw_stream_of(qp);
+		if (s) {
+			kiw_stream_cut(s, region);
+			kiw_stream_put(s);
+		}
+		kiw_qp_put(qp);
+	}
+}
+
+/* Pages may be with TCP. A peer that acknowledges nothing loses its connection. */
+static void mr_await_loans(struct kiw_device *dev, struct kiw_region *region)
+{
+	int before;
+
+	do {
+		before = atomic_read(&region->loans);
+		if (kiw_lend_wait(&region->loans, MR_PATIENCE))
+			return;
+	} while (atomic_read(&region->loans) < before);
+	mr_cut_borrowers(dev, region);
+	while (!kiw_lend_wait(&region->loans, MR_PATIENCE))
+		ibdev_warn_ratelimited(&dev->ibdev, "the interface holds packets of a region\n");
+}
+
 /*
- * Unreachable: the table no longer has it, and all uses have ended. Released: the pages and the
- * object. It waits for nothing else: what TCP still has to send is a copy.
+ * Unreachable: the table no longer has it, all uses have ended, and TCP has none of its pages.
+ * Released: the pages and the object.
  */
 int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
@@ -99,6 +135,7 @@ int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct kiw_mr *mr = to_kiw_mr(ibmr);
 
 	kiw_region_remove(&dev->regions, &mr->region);
+	mr_await_loans(dev, &mr->region);
 	kvfree(mr->region.pages);
 	ib_umem_release(mr->umem);
 	kfree(mr);

@@ -11,6 +11,7 @@
 
 #include <net/tcp.h>
 
+#include "compat.h"
 #include "rx.h"
 #include "stream.h"
 
@@ -43,6 +44,33 @@ static bool pump_window_is_small(const struct sock *sk)
 	return 2 * tcp_receive_window(tp) <= READ_ONCE(tp->window_clamp);
 }
 
+/* Would TCP acknowledge at once, if what it has received so far were given back to it? */
+static bool pump_ack_is_due(const struct sock *sk)
+{
+	return tcp_sk(sk)->rcv_nxt - tcp_sk(sk)->rcv_wup > inet_csk(sk)->icsk_ack.rcv_mss;
+}
+
+/*
+ * TCP gets back what was taken, and acknowledges it, once for all packets of the interface's poll:
+ * in softirq when the poll has ended, from the backlog when the owner has been through all of it.
+ */
+static void pump_give_back(struct kiw_stream *s, bool backlog)
+{
+	struct sock *sk = s->sk;
+
+	if (!s->rx_taken || (backlog && s->busy))
+		return;
+	if (backlog && pump_window_is_small(sk)) {
+		s->rx_more = true;
+		kiw_stream_kick(s);
+	} else if (!backlog && in_serving_softirq() && pump_ack_is_due(sk) &&
+		   !pump_window_is_small(sk)) {
+		kiw_stream_ring(s);
+	} else {
+		kiw_rx_done(s);
+	}
+}
+
 /*
  * Take what TCP has for us, in the midst of its @backlog or not. Did the connection break, or did
  * the peer close it, behind that?
@@ -53,12 +81,7 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 
 	s->rx_more = false;
 	kiw_rx_pump(s);
-	if (backlog && s->rx_taken && pump_window_is_small(sk)) {
-		s->rx_more = true;
-		kiw_stream_kick(s);
-	} else {
-		kiw_rx_done(s);
-	}
+	pump_give_back(s, backlog);
 	if (sk->sk_err) {
 		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
 			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
@@ -98,7 +121,7 @@ static void pump_raise_async(struct kiw_stream *s)
 /* Both directions may be closed by now. */
 static void pump_check_closed(struct kiw_stream *s)
 {
-	if (s->fin_sent && s->fin_received &&
+	if (s->fin_sent && s->fin_received && !kiw_stream_lends(s) &&
 	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
 }
@@ -150,6 +173,18 @@ static void pump_break(struct kiw_stream *s)
 		pump_send_fin(s);
 }
 
+/* What tells of the end, and what gives the process its buffers back, has to wait for loans. */
+static void pump_act_end(struct kiw_stream *s)
+{
+	if (s->todo & KIW_ACT_FLUSH_SQ)
+		kiw_sq_flush(s->qp);
+	if ((s->todo & KIW_ACT_CLOSED) && s->inbox && !s->ended) {
+		kiw_inbox_post(s->inbox, KIW_INBOX_ENDED);
+		s->ended = true;
+	}
+	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_CLOSED);
+}
+
 void kiw_pump_act(struct kiw_stream *s)
 {
 	kiw_stream_assert_held(s);
@@ -158,15 +193,31 @@ void kiw_pump_act(struct kiw_stream *s)
 		pump_send_fin(s);
 		pump_check_closed(s);
 	}
-	if (s->todo & KIW_ACT_ABORT)
+	if (s->todo & KIW_ACT_ABORT) {
 		pump_break(s);
-	if (s->todo & KIW_ACT_FLUSH_SQ)
-		kiw_sq_flush(s->qp);
+		kiw_tx_drop(s);
+	}
 	if (s->todo & KIW_ACT_FLUSH_RQ)
 		kiw_rq_flush(s->qp, &s->recv);
 	if (s->todo & KIW_ACT_ASYNC)
 		pump_raise_async(s);
-	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC);
+	s->todo &= ~(KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC);
+	if (!kiw_stream_lends(s))
+		pump_act_end(s);
+	else if ((s->todo & KIW_ACT_CLOSED) && s->inbox)
+		kiw_inbox_post(s->inbox, KIW_INBOX_CLOSING);	/* it limits the wait */
+}
+
+/* Complete what ended with loans; the last of them may be what an end waits for. */
+static void pump_take_back(struct kiw_stream *s)
+{
+	if (!kiw_stream_lends(s))
+		return;
+	kiw_tx_take_back(s);
+	if (kiw_stream_lends(s))
+		set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
+	else if (s->todo || s->fin_received)
+		s->due = true;
 }
 
 /* One round of all that is due. Return: whether there is more. */
@@ -175,10 +226,12 @@ static bool pump_round(struct kiw_stream *s, int batches)
 	bool more = false;
 
 	s->due = false;
+	pump_take_back(s);
 	if (s->rx_more)
 		pump_receive(s, false);
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);
+	kiw_rx_done(s);
 	pump_check_closed(s);
 	kiw_pump_act(s);
 	return more || s->rx_more;
@@ -320,6 +373,22 @@ static void pump_callback_end(struct kiw_stream *s)
 		kiw_stream_queue(s, 0);
 }
 
+void kiw_pump_bell(struct kiw_bh_work *work)
+{
+	struct kiw_stream *s = container_of(work, struct kiw_stream, bell);
+
+	bh_lock_sock(s->sk);
+	if (sock_owned_by_user(s->sk)) {
+		kiw_stream_queue(s, 1);	/* the owner may have been through already */
+	} else if (s->qp && pump_callback_begin(s)) {
+		kiw_rx_done(s);
+		pump_take_back(s);
+		s->due |= s->qp->state == KIW_QP_RTS && kiw_sq_posted(&s->qp->sq);
+		pump_callback_end(s);
+	}
+	bh_unlock_sock(s->sk);
+}
+
 static void pump_data_ready(struct sock *sk)
 {
 	struct kiw_stream *s;
@@ -338,17 +407,26 @@ static void pump_data_ready(struct sock *sk)
 	rcu_read_unlock();
 }
 
+/*
+ * TCP calls this for each ACK while SOCK_NOSPACE is set: it is set as long as there are loans, since
+ * an ACK ends most of them.
+ */
 static void pump_write_space(struct sock *sk)
 {
 	struct kiw_stream *s;
-	bool ours;
+	bool ours, room;
 
 	rcu_read_lock();
 	s = pump_stream_of(sk);
-	if (s && sk_stream_is_writeable(sk)) {
-		clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	room = s && sk_stream_is_writeable(sk);
+	if (room || (s && kiw_stream_lends(s))) {
+		if (room)
+			clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 		ours = pump_callback_begin(s);
-		kiw_stream_kick(s);
+		if (ours)
+			pump_take_back(s);
+		if (room)
+			kiw_stream_kick(s);
 		if (ours)
 			pump_callback_end(s);
 	}

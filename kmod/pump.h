@@ -5,6 +5,8 @@
 
 #include <linux/types.h>
 
+#include "compat.h"
+
 struct kiw_stream;
 struct work_struct;
 
@@ -56,6 +58,9 @@ void kiw_pump_start(struct kiw_stream *s);
  * A FIN waits until TCP has all that comes before it.
  */
 void kiw_pump_act(struct kiw_stream *s);
+
+/** kiw_pump_bell() - what kiw_stream_ring() has run; softirq */
+void kiw_pump_bell(struct kiw_bh_work *work);
 
 /** kiw_pump_work() - the stream's work */
 void kiw_pump_work(struct work_struct *work);

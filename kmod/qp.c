@@ -16,7 +16,11 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "attach.h"
+#include "lend.h"
 #include "pump.h"
+
+/* Longer than most peers delay an ACK, in jiffies */
+#define QP_LOAN_PATIENCE (HZ / 4)
 
 #define QPN_MIN 0x10000		/* below: UDP ports, the numbers of datagram QPs */
 #define QPN_MAX 0xffffff
@@ -55,6 +59,19 @@ struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn)
 		qp = NULL;
 	xa_unlock(qps);
 	return qp ? &qp->ibqp : NULL;
+}
+
+struct kiw_qp *kiw_qp_next_of(struct kiw_device *dev, unsigned long *qpn)
+{
+	struct kiw_qp *qp;
+
+	xa_lock(&dev->qps);
+	qp = xa_find(&dev->qps, qpn, ULONG_MAX, XA_PRESENT);
+	if (qp)
+		kiw_qp_get(qp);
+	xa_unlock(&dev->qps);
+	++*qpn;
+	return qp;
 }
 
 void kiw_qp_add_ref(struct ib_qp *ibqp)
@@ -220,6 +237,23 @@ uncount:
 	return ret;
 }
 
+/*
+ * TCP has pages of requests that are not complete, and the QP goes. A peer that acknowledges them
+ * soon gets what it was sent before; else, or when the process ends, kiw_stream_stop() resets.
+ */
+static void qp_await_loans(struct kiw_stream *s)
+{
+	bool lends;
+
+	kiw_pump_lock(s);
+	lends = s->qp && kiw_stream_lends(s);
+	if (lends)
+		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+	kiw_pump_unlock(s);
+	if (lends && !(current->flags & PF_EXITING))
+		kiw_lend_wait(&s->lend.count, QP_LOAN_PATIENCE);
+}
+
 int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
@@ -233,6 +267,7 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	mutex_unlock(&qp->mutex);
 	s = kiw_stream_of(qp);
 	if (s) {
+		qp_await_loans(s);
 		kiw_stream_stop(s, false);
 		kiw_stream_put(s);
 	}

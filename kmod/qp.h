@@ -114,6 +114,15 @@ void kiw_qp_rem_ref(struct ib_qp *ibqp);
 struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn);
 
 /**
+ * kiw_qp_next_of() - walk the QPs of a device
+ * @dev: device
+ * @qpn: in: where to start; out: behind the QP
+ *
+ * Return: the next QP with a reference for the caller, or NULL.
+ */
+struct kiw_qp *kiw_qp_next_of(struct kiw_device *dev, unsigned long *qpn);
+
+/**
  * kiw_qp_bind() - reserve an idle QP for a connection attempt
  * @qp: QP
  * @inbox: of the endpoint; on success the QP holds a reference to it

@@ -91,8 +91,10 @@ enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int ac
 	if (use->region) {
 		region_hold(use->region);
 		fault = region_check(use->region, qp, access, addr, len);
-		if (!fault)
+		if (!fault) {
+			__release(&region_srcu);	/* sparse can't follow this, either */
 			return KIW_REGION_OK;
+		}
 		region_let_go(use->region);
 	}
 	srcu_read_unlock(&region_srcu, use->idx);
@@ -102,6 +104,7 @@ enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int ac
 void kiw_region_end(struct kiw_region_use *use)
 {
 	region_let_go(use->region);
+	__acquire(&region_srcu);
 	srcu_read_unlock(&region_srcu, use->idx);
 }
 

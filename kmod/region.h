@@ -19,6 +19,7 @@
 #ifndef KIWARP_REGION_H
 #define KIWARP_REGION_H
 
+#include <linux/atomic.h>
 #include <linux/highmem.h>
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
@@ -47,6 +48,7 @@ enum kiw_region_kind {
  * @length: bytes
  * @offset: of the first byte in the first page
  * @pages: one pointer per page of PAGE_SIZE
+ * @loans: that have pages of the region, see lend.h
  */
 struct kiw_region {
 	enum kiw_region_kind	kind;
@@ -59,6 +61,7 @@ struct kiw_region {
 	u64			length;
 	u32			offset;
 	struct page		**pages;
+	atomic_t		loans;
 };
 
 /**

@@ -22,6 +22,7 @@ static const struct rdma_stat_desc stats_names[KIW_STAT_NUM] = {
 	[KIW_STAT_LLP_LOST].name	= "connections_lost",
 	[KIW_STAT_CQ_OVERFLOWS].name	= "cq_overflows",
 	[KIW_STAT_RING_ERRORS].name	= "ring_errors",
+	[KIW_STAT_LENT_BYTES].name	= "lent_bytes",
 };
 
 struct rdma_hw_stats *kiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)

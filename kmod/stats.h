@@ -30,6 +30,7 @@ enum kiw_stat {
 	KIW_STAT_LLP_LOST,		/* streams reset, timed out, or closed too early */
 	KIW_STAT_CQ_OVERFLOWS,
 	KIW_STAT_RING_ERRORS,		/* QPs with nonsense in their mapped rings */
+	KIW_STAT_LENT_BYTES,		/* payload that TCP was handed without a copy */
 	KIW_STAT_NUM
 };
 
@@ -60,6 +61,11 @@ struct kiw_stats {
 static inline void kiw_stat_inc(struct kiw_stats *stats, enum kiw_stat which)
 {
 	atomic64_inc(&stats->v[which]);
+}
+
+static inline void kiw_stat_add(struct kiw_stats *stats, enum kiw_stat which, u32 n)
+{
+	atomic64_add(n, &stats->v[which]);
 }
 
 static inline void kiw_traffic_sent(struct kiw_stats *stats, u32 bytes, u32 fpdus)

@@ -42,6 +42,7 @@ static void stream_act_start(struct kiw_stream *s)
 	s->tx.msn_send = KIW_MSN_FIRST;
 	s->tx.msn_read = KIW_MSN_FIRST;
 	s->tx.sent_index = qp->sq.next;
+	s->tx.done_index = qp->sq.next;
 	s->tx.batch_index = qp->sq.next;
 }
 
@@ -59,13 +60,6 @@ static void stream_act_send_term(struct kiw_stream *s, const struct stream_fault
 						fault->ulpdu_len);
 }
 
-static void stream_act_closed(struct kiw_stream *s)
-{
-	if (s->inbox && !s->ended)
-		kiw_inbox_post(s->inbox, KIW_INBOX_ENDED);
-	s->ended = true;
-}
-
 /* Carry out %KIW_ACT_NOW; kiw_pump_act() does the others. */
 static void stream_act(struct kiw_stream *s, u32 actions, const struct stream_fault *fault)
 {
@@ -79,8 +73,6 @@ static void stream_act(struct kiw_stream *s, u32 actions, const struct stream_fa
 		stream_act_send_term(s, fault);
 	if (s->inbox && (actions & KIW_ACT_DISCONNECT))
 		kiw_inbox_post(s->inbox, KIW_INBOX_CLOSING);
-	if (actions & KIW_ACT_CLOSED)
-		stream_act_closed(s);
 	s->todo |= actions & KIW_ACT_LATER;
 }
 

@@ -15,7 +15,9 @@
 #include <linux/tcp.h>
 #include <linux/workqueue.h>
 
+#include "compat.h"
 #include "inbox.h"
+#include "lend.h"
 #include "qp.h"
 #include "tx.h"
 #include "proto/mpa.h"
@@ -43,10 +45,12 @@
  * @rx_taken: bytes that the receive machine is through with, but TCP hasn't been told of
  * @rx_first: no FPDU has been delivered yet
  * @tx: transmit side
+ * @lend: registered pages that TCP has
  * @recv: the receive request of the Send under way
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
  *	reference while queued.
+ * @bell: looks after the stream in softirq, see kiw_stream_ring()
  * @saved_data_ready: the socket's own callbacks
  * @saved_state_change:
  * @saved_write_space:
@@ -80,9 +84,11 @@ struct kiw_stream {
 	bool			rx_first;
 	struct kiw_tx		tx ____cacheline_aligned_in_smp;
 
+	struct kiw_lend		lend;
 	struct kiw_recv_req	recv;
 	enum ib_event_type	async;
 	struct delayed_work	work;
+	struct kiw_bh_work	bell;
 	void			(*saved_data_ready)(struct sock *sk);
 	void			(*saved_state_change)(struct sock *sk);
 	void			(*saved_write_space)(struct sock *sk);
@@ -116,10 +122,29 @@ static inline u32 kiw_stream_received(const struct kiw_stream *s)
 /** kiw_stream_queue() - have the work run, @delay jiffies from now; it takes a reference */
 void kiw_stream_queue(struct kiw_stream *s, unsigned long delay);
 
+/**
+ * kiw_stream_ring() - have the stream looked after in softirq, soon
+ * @s: stream with a QP; any context, also with the socket lock held
+ *
+ * What was taken is given back to TCP, loans that are over are taken back, and what is posted is
+ * sent. Where a thread has the socket, it does so, or else the work.
+ */
+static inline void kiw_stream_ring(struct kiw_stream *s)
+{
+	kiw_bh_work_queue(&s->bell);
+}
+
 /** kiw_stream_assert_held() - the socket lock is held, by an owner or by TCP */
 static inline void kiw_stream_assert_held(const struct kiw_stream *s)
 {
 	sock_owned_by_me(s->sk);
+}
+
+/** kiw_stream_lends() - are there loans that were not taken back; socket lock held */
+static inline bool kiw_stream_lends(const struct kiw_stream *s)
+{
+	kiw_stream_assert_held(s);
+	return !list_empty(&s->lend.loans);
 }
 
 /** kiw_stream_kick() - have somebody do what is due soon; socket lock held, any context */

@@ -3,12 +3,14 @@
  * Transmit. FPDUs go into a batch (message.c, builder.c), and TCP gets the pages of a whole batch
  * in one call, without another copy where it can splice.
  *
- * A request completes when TCP has taken its last FPDU: its buffers were free before that.
+ * A request completes when TCP has taken its last FPDU and its buffers are free: that is, for
+ * payload that was not copied, when the loans are over (lend.h).
  */
 #include "tx.h"
 
 #include <net/tcp.h>
 
+#include "lend.h"
 #include "message.h"
 #include "stream.h"
 
@@ -124,18 +126,19 @@ static int tx_put_next(struct kiw_stream *s)
 /* --- to TCP -------------------------------------------------------------------------------- */
 
 /*
- * TCP has all of the requests before @index. A Read among them completes when it is answered; an
- * answer may even have come before this, so that the Read's slot is another request's already.
+ * The buffers of the requests before @index are free. A Read among them completes when it is
+ * answered; an answer may even have come before this, so that the Read's slot is another request's
+ * already.
  */
-static void tx_requests_sent(struct kiw_stream *s, u32 index)
+static void tx_requests_done(struct kiw_stream *s, u32 index)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_sq *sq = &s->qp->sq;
 
-	for (; tx->sent_index != index; tx->sent_index++) {
-		struct kiw_swr *swr = kiw_swr(sq, tx->sent_index);
+	for (; tx->done_index != index; tx->done_index++) {
+		struct kiw_swr *swr = kiw_swr(sq, tx->done_index);
 
-		if ((s32)(tx->sent_index - sq->done) >= 0 &&
+		if ((s32)(tx->done_index - sq->done) >= 0 &&
 		    kiw_send_ops[swr->op].kind != KIW_SEND_READ)
 			swr->done = true;
 	}
@@ -143,15 +146,42 @@ static void tx_requests_sent(struct kiw_stream *s, u32 index)
 		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 }
 
-/* TCP has the whole batch: the requests that end in it are done. */
+/* TCP has the whole batch: the requests that end in it are done, or will be with the last loan. */
 static void tx_batch_done(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
+	struct kiw_loan *loan = tx->batch.loan;
 
 	kiw_traffic_sent(&s->dev->stats, tx->batch.len, tx->batch.fpdus);
+	if (tx->batch.lent)
+		kiw_stat_add(&s->dev->stats, KIW_STAT_LENT_BYTES, tx->batch.lent);
 	kiw_batch_clear(&tx->batch);
-	if (tx->sent_index != tx->batch_index)
-		tx_requests_sent(s, tx->batch_index);
+	if (tx->sent_index != tx->batch_index) {
+		tx->sent_index = tx->batch_index;
+		if (kiw_stream_lends(s))
+			kiw_lend_hold(s, tx->batch_index);
+		else
+			tx_requests_done(s, tx->batch_index);
+	}
+	kiw_loan_put(loan);
+}
+
+void kiw_tx_take_back(struct kiw_stream *s)
+{
+	u32 end;
+
+	/* With the connection gone, loans end without the peer having anything of them. */
+	if (kiw_lend_over(s, &end) && s->qp->state != KIW_QP_ERROR)
+		tx_requests_done(s, end);
+}
+
+void kiw_tx_drop(struct kiw_stream *s)
+{
+	struct kiw_loan *loan = s->tx.batch.loan;
+
+	kiw_stream_assert_held(s);
+	kiw_batch_clear(&s->tx.batch);
+	kiw_loan_put(loan);
 }
 
 static bool tx_run(struct kiw_stream *s, int budget)
@@ -202,6 +232,12 @@ bool kiw_tx_run(struct kiw_stream *s, int budget)
 	s->tx.starved = !kiw_batch_begin(batch, s->sk->sk_allocation);
 	if (!s->tx.starved)
 		more = tx_run(s, budget);
+	/* What was to be lent may have been undone. */
+	if (batch->loan && !batch->len)
+		kiw_tx_drop(s);
 	kiw_batch_end(batch);
+	/* Acknowledgements call back, see pump.c. */
+	if (kiw_stream_lends(s))
+		set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
 	return more;
 }

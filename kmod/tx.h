@@ -42,6 +42,7 @@ enum kiw_message {
  * @batch: FPDUs for TCP
  * @batch_index: send requests before this are wholly in the batch or earlier ones
  * @sent_index: send requests before this are wholly with TCP
+ * @done_index: send requests before this have been marked as done, but for Reads
  */
 struct kiw_tx {
 	bool			gate;
@@ -65,6 +66,7 @@ struct kiw_tx {
 	struct kiw_batch	batch;
 	u32			batch_index;
 	u32			sent_index;
+	u32			done_index;
 };
 
 /**
@@ -76,6 +78,12 @@ struct kiw_tx {
  * short, or it had its share. After a full socket the write-space callback takes over.
  */
 bool kiw_tx_run(struct kiw_stream *s, int budget);
+
+/** kiw_tx_take_back() - complete the requests of loans that are over; socket lock, any context */
+void kiw_tx_take_back(struct kiw_stream *s);
+
+/** kiw_tx_drop() - what TCP has not taken will never be sent; socket lock held */
+void kiw_tx_drop(struct kiw_stream *s);
 
 /** kiw_tx_pending() - is there anything that FIN would cut off; socket lock held */
 bool kiw_tx_pending(const struct kiw_stream *s);

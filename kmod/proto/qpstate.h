@@ -81,9 +81,9 @@ enum kiw_qp_event {
 
 /* Those that can be carried out where the event is, and those that need process context */
 #define KIW_ACT_NOW (KIW_ACT_START | KIW_ACT_STOP_RX | KIW_ACT_STOP_TX | KIW_ACT_SEND_TERM | \
-		     KIW_ACT_DISCONNECT | KIW_ACT_CLOSED)
+		     KIW_ACT_DISCONNECT)
 #define KIW_ACT_LATER (KIW_ACT_SEND_FIN | KIW_ACT_ABORT | KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | \
-		       KIW_ACT_ASYNC)
+		       KIW_ACT_CLOSED | KIW_ACT_ASYNC)
 
 /**
  * struct kiw_qp_step - answer to one event in one state

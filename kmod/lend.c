@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "lend.h"
+
+#include <linux/slab.h>
+#include <linux/wait.h>
+#include <net/tcp.h>
+
+#include "compat.h"
+#include "region.h"
+#include "stream.h"
+
+/* All loans that are not over, and all that wait for some */
+static atomic_t lend_all;
+static DECLARE_WAIT_QUEUE_HEAD(lend_waiters);
+
+/*
+ * Any context, with the socket locked or not. Once the loan is over the stream may free it, and a
+ * count that has become 0 lets go of what it belongs to.
+ */
+static void loan_end(struct kiw_loan *loan)
+{
+	struct kiw_stream *s = loan->s;
+	unsigned int i;
+
+	rcu_read_lock();	/* for kiw_lend_exit() */
+	smp_mb__before_atomic();	/* for kiw_lend_wait() */
+	for (i = 0; i < loan->num_regions; i++)
+		atomic_dec(&loan->region[i]->loans);
+	smp_store_release(&loan->over, true);	/* for kiw_lend_over() */
+	kiw_stream_ring(s);
+	smp_mb__before_atomic();	/* for kiw_lend_wait() */
+	atomic_dec(&s->lend.count);
+	kiw_stream_put(s);
+	atomic_dec(&lend_all);
+	wake_up(&lend_waiters);
+	rcu_read_unlock();
+}
+
+static void loan_complete(struct sk_buff *skb, struct ubuf_info *ubuf, bool success)
+{
+	struct kiw_loan *loan = container_of(ubuf, struct kiw_loan, ubuf);
+
+	if (!success)
+		WRITE_ONCE(loan->copied, true);
+	if (refcount_dec_and_test(&ubuf->refcnt))
+		loan_end(loan);
+}
+
+static struct kiw_loan *loan_new(struct kiw_stream *s)
+{
+	struct kiw_loan *loan = kzalloc(sizeof(*loan), s->sk->sk_allocation | __GFP_NOWARN);
+
+	if (!loan)
+		return NULL;
+	kiw_ubuf_complete_by(&loan->ubuf, loan_complete);
+	/*
+	 * As MSG_ZEROCOPY has them. Without the second, TCP copies the pages when it sends a packet
+	 * anew, behind the back of its own account of memory.
+	 */
+	loan->ubuf.flags = SKBFL_ZEROCOPY_FRAG | SKBFL_DONT_ORPHAN;
+	refcount_set(&loan->ubuf.refcnt, 1);
+	loan->s = s;
+	loan->end = s->tx.sent_index;
+	kref_get(&s->ref);
+	list_add_tail(&loan->link, &s->lend.loans);
+	atomic_inc(&s->lend.count);
+	atomic_inc(&lend_all);
+	return loan;
+}
+
+struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
+{
+	struct kiw_batch *b = &s->tx.batch;
+
+	kiw_stream_assert_held(s);
+	if (len < KIW_LEND_MIN || s->neg.crc || s->neg.markers_tx || s->lend.off ||
+	    !(s->sk->sk_route_caps & NETIF_F_SG))
+		return NULL;
+	if (!b->loan)
+		b->loan = loan_new(s);
+	return b->loan;
+}
+
+bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region)
+{
+	unsigned int i;
+
+	if (region->kind != KIW_REGION_USER)
+		return false;
+	for (i = 0; i < loan->num_regions; i++) {
+		if (loan->region[i] == region)
+			return true;
+	}
+	if (i == KIW_LOAN_REGIONS)
+		return false;
+	atomic_inc(&region->loans);
+	loan->region[loan->num_regions++] = region;
+	return true;
+}
+
+void kiw_loan_put(struct kiw_loan *loan)
+{
+	if (loan)
+		loan_complete(NULL, &loan->ubuf, true);
+}
+
+bool kiw_lend_has(const struct kiw_stream *s, const struct kiw_region *region)
+{
+	const struct kiw_loan *loan;
+	unsigned int i;
+
+	kiw_stream_assert_held(s);
+	list_for_each_entry(loan, &s->lend.loans, link) {
+		for (i = 0; i < loan->num_regions; i++) {
+			if (loan->region[i] == region)
+				return true;
+		}
+	}
+	return false;
+}
+
+void kiw_lend_hold(struct kiw_stream *s, u32 end)
+{
+	kiw_stream_assert_held(s);
+	list_last_entry(&s->lend.loans, struct kiw_loan, link)->end = end;
+}
+
+bool kiw_lend_over(struct kiw_stream *s, u32 *end)
+{
+	struct kiw_loan *loan, *next;
+	bool any = false;
+
+	kiw_stream_assert_held(s);
+	list_for_each_entry_safe(loan, next, &s->lend.loans, link) {
+		if (!smp_load_acquire(&loan->over))	/* in loan_end() */
+			break;
+		*end = loan->end;
+		s->lend.off |= loan->copied;
+		any = true;
+		list_del(&loan->link);
+		kfree(loan);
+	}
+	return any;
+}
+
+bool kiw_lend_wait(atomic_t *count, unsigned long timeout)
+{
+	return wait_event_timeout(lend_waiters, !atomic_read(count), timeout);
+}
+
+void kiw_lend_exit(void)
+{
+	wait_event(lend_waiters, !atomic_read(&lend_all));
+	synchronize_rcu();
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// lend ADDRESS PORT serve: registers memory for each connection, one after the other, until it is killed.
+// lend ADDRESS PORT CASE: a client. It writes messages so large that they leave without a copy, changes its buffers as
+// soon as it may, and reads back what has arrived.
+//   keep SECONDS     buffers are changed when their requests have completed
+//   deregister       the region is deregistered while a request is under way, and changed then
+//   dead-deregister  the same, with a peer that nobody reaches (the caller sees to it when "under way" is printed)
+//   dead-destroy     the QP is destroyed
+//   dead-exit        the process ends without a word
+//   dead-hold        the process waits to be killed
+// Status 0: all is as it has to be.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <infiniband/verbs.h>
+#include <memory>
+#include <netdb.h>
+#include <rdma/rdma_cma.h>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t area = 32 << 20;	   // bytes of the server
+constexpr std::size_t slots = 4;	   // messages at a time
+constexpr std::size_t slot = area / slots; // bytes that each has
+constexpr int access_all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+
+struct Remote {
+	std::uint64_t address;
+	std::uint32_t rkey;
+	std::uint32_t reserved;
+};
+
+[[noreturn]] void die(const std::string &what)
+{
+	std::fprintf(stderr, "lend: %s\n", what.c_str());
+	std::exit(1);
+}
+void check(bool good, const char *what)
+{
+	if (!good)
+		die(std::string(what) + ": " + std::strerror(errno));
+}
+void say(const char *what)
+{
+	std::puts(what);
+	std::fflush(stdout);
+}
+
+// --- connections ----------------------------------------------------------------------------------
+
+rdma_cm_id *wait_event(rdma_event_channel *channel, rdma_cm_event_type type, void *data, std::size_t octets)
+{
+	rdma_cm_event *event;
+	check(rdma_get_cm_event(channel, &event) == 0, "rdma_get_cm_event");
+	if (event->event != type)
+		die(std::string("event ") + rdma_event_str(event->event) + " instead of " + rdma_event_str(type));
+	if (data) {
+		if (event->param.conn.private_data_len < octets)
+			die("too little private data");
+		std::memcpy(data, event->param.conn.private_data, octets);
+	}
+	rdma_cm_id *id = event->id;
+	rdma_ack_cm_event(event);
+	return id;
+}
+
+void make_qp(rdma_cm_id *id)
+{
+	ibv_qp_init_attr attr = {
+		.cap = {.max_send_wr = 64, .max_recv_wr = 1, .max_send_sge = 8, .max_recv_sge = 1},
+		.qp_type = IBV_QPT_RC,
+	};
+	check(rdma_create_qp(id, nullptr, &attr) == 0, "rdma_create_qp");
+}
+
+sockaddr_storage resolve(const char *address, const char *port)
+{
+	addrinfo *found;
+	if (getaddrinfo(address, port, nullptr, &found))
+		die(std::string("no address: ") + address);
+	sockaddr_storage result = {};
+	std::memcpy(&result, found->ai_addr, found->ai_addrlen);
+	freeaddrinfo(found);
+	return result;
+}
+
+// --- memory ---------------------------------------------------------------------------------------
+
+class Memory {
+public:
+	Memory(ibv_pd *pd, std::size_t size) : data_(static_cast<std::uint8_t *>(aligned_alloc(4096, size)))
+	{
+		check(data_, "aligned_alloc");
+		std::memset(data_, 0, size);
+		mr_ = ibv_reg_mr(pd, data_, size, access_all);
+		check(mr_, "ibv_reg_mr");
+	}
+	Memory(const Memory &) = delete;
+	Memory &operator=(const Memory &) = delete;
+
+	std::uint8_t *at(std::size_t offset) const { return data_ + offset; }
+	ibv_mr *mr() const { return mr_; }
+	ibv_sge sge(std::size_t offset, std::size_t length) const
+	{
+		return {reinterpret_cast<std::uintptr_t>(data_ + offset), static_cast<std::uint32_t>(length),
+			mr_->lkey};
+	}
+	void deregister() { check(ibv_dereg_mr(mr_) == 0, "ibv_dereg_mr"); }
+
+private:
+	std::uint8_t *data_;
+	ibv_mr *mr_;
+};
+
+// Differs by seed and place, and takes no time to speak of
+void pattern(std::uint8_t *to, std::size_t n, std::uint64_t seed)
+{
+	std::uint64_t x = seed * 0x9e3779b97f4a7c15 + 1;
+	for (std::size_t i = 0; i < n; i += sizeof(x)) {
+		x += 0xd1b54a32d192ed03;
+		const std::uint64_t word = x ^ (x >> 29);
+		std::memcpy(to + i, &word, std::min(sizeof(word), n - i));
+	}
+}
+
+// --- the server -----------------------------------------------------------------------------------
+
+[[noreturn]] void serve(const char *address, const char *port)
+{
+	rdma_event_channel *channel = rdma_create_event_channel();
+	rdma_cm_id *listener;
+	check(channel && rdma_create_id(channel, &listener, nullptr, RDMA_PS_TCP) == 0, "rdma_create_id");
+	sockaddr_storage here = resolve(address, port);
+	check(rdma_bind_addr(listener, reinterpret_cast<sockaddr *>(&here)) == 0, "rdma_bind_addr");
+	check(rdma_listen(listener, 16) == 0, "rdma_listen");
+	std::unique_ptr<Memory> memory;
+	for (;;) {
+		rdma_cm_event *event;
+		check(rdma_get_cm_event(channel, &event) == 0, "rdma_get_cm_event");
+		const rdma_cm_event_type type = event->event;
+		rdma_cm_id *id = event->id;
+		rdma_ack_cm_event(event);
+		if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			make_qp(id);
+			if (!memory)
+				memory = std::make_unique<Memory>(id->pd, area);
+			const Remote mine = {reinterpret_cast<std::uintptr_t>(memory->at(0)), memory->mr()->rkey, 0};
+			rdma_conn_param param = {.private_data = &mine,
+				.private_data_len = sizeof(mine),
+				.responder_resources = 16,
+				.initiator_depth = 16};
+			check(rdma_accept(id, &param) == 0, "rdma_accept");
+		} else if (type == RDMA_CM_EVENT_DISCONNECTED) {
+			rdma_disconnect(id);
+			rdma_destroy_qp(id);
+			rdma_destroy_id(id);
+		}
+	}
+}
+
+// --- a client -------------------------------------------------------------------------------------
+
+class Client {
+public:
+	Client(const char *address, const char *port) : channel(rdma_create_event_channel())
+	{
+		check(channel && rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) == 0, "rdma_create_id");
+		sockaddr_storage there = resolve(address, port);
+		check(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), 5000) == 0,
+			"rdma_resolve_addr");
+		wait_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, nullptr, 0);
+		check(rdma_resolve_route(id, 5000) == 0, "rdma_resolve_route");
+		wait_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, nullptr, 0);
+		make_qp(id);
+		rdma_conn_param param = {.responder_resources = 16, .initiator_depth = 16};
+		check(rdma_connect(id, &param) == 0, "rdma_connect");
+		wait_event(channel, RDMA_CM_EVENT_ESTABLISHED, &remote, sizeof(remote));
+	}
+
+	void post(ibv_wr_opcode opcode, std::vector<ibv_sge> sges, std::size_t to, std::uint64_t number)
+	{
+		ibv_send_wr wr = {.wr_id = number,
+			.sg_list = sges.data(),
+			.num_sge = static_cast<int>(sges.size()),
+			.opcode = opcode,
+			.send_flags = IBV_SEND_SIGNALED};
+		wr.wr.rdma = {remote.address + to, remote.rkey};
+		ibv_send_wr *bad;
+		const int error = ibv_post_send(id->qp, &wr, &bad);
+		if (error)
+			die(std::string("ibv_post_send: ") + std::strerror(error));
+	}
+
+	ibv_wc completion()
+	{
+		ibv_wc wc = {};
+		int n;
+		while ((n = ibv_poll_cq(id->send_cq, 1, &wc)) == 0)
+			;
+		check(n == 1, "ibv_poll_cq");
+		return wc;
+	}
+	void complete(std::uint64_t number)
+	{
+		const ibv_wc wc = completion();
+		if (wc.wr_id != number || wc.status != IBV_WC_SUCCESS)
+			die("request " + std::to_string(wc.wr_id) + " instead of " + std::to_string(number) + ": " +
+				ibv_wc_status_str(wc.status));
+	}
+
+	// Reads n bytes back, and compares
+	void expect(Memory &sink, std::size_t from, std::size_t n, std::uint64_t seed)
+	{
+		post(IBV_WR_RDMA_READ, {sink.sge(from, n)}, from, seed);
+		complete(seed);
+		std::vector<std::uint8_t> wanted(n);
+		pattern(wanted.data(), n, seed);
+		const auto [a, b] = std::mismatch(wanted.begin(), wanted.end(), sink.at(from));
+		if (a != wanted.end())
+			die("message " + std::to_string(seed) + " of " + std::to_string(n) +
+				" bytes: wrong from byte " + std::to_string(a - wanted.begin()));
+	}
+
+	rdma_event_channel *channel;
+	rdma_cm_id *id = nullptr;
+	Remote remote = {};
+};
+
+constexpr std::array<std::size_t, 6> sizes = {256 << 10, (1 << 20) - 1, (1 << 20) + 13, 4 << 20, 300001, 64 << 10};
+
+// The parts of a message of n bytes: as many as parts, of which the first begins at an odd address
+std::vector<ibv_sge> pieces(
+	const std::vector<std::unique_ptr<Memory>> &from, std::size_t base, std::size_t n, std::size_t parts)
+{
+	std::vector<ibv_sge> sges;
+	for (std::size_t i = 0, off = 0; i < parts; i++) {
+		const std::size_t length = i + 1 == parts ? n - off : n / parts - i;
+		sges.push_back(from[i]->sge(base + off, length));
+		off += length;
+	}
+	return sges;
+}
+
+int keep(Client &c, int seconds)
+{
+	std::vector<std::unique_ptr<Memory>> source; // the same place in each holds the same part
+	for (int i = 0; i < 6; i++)
+		source.push_back(std::make_unique<Memory>(c.id->pd, area));
+	Memory sink(c.id->pd, area);
+	std::vector<std::uint8_t> whole(slot);
+	std::uint64_t seed = 1;
+	const std::time_t end = std::time(nullptr) + seconds;
+
+	do {
+		std::array<std::size_t, slots> length;
+		for (std::size_t i = 0; i < slots; i++) {
+			const std::size_t base = i * slot + 7 * i, n = sizes[(seed + i) % sizes.size()];
+			const std::size_t parts = 1 + (seed + i) % source.size();
+			length[i] = n;
+			pattern(whole.data(), n, seed + i);
+			std::vector<ibv_sge> sges = pieces(source, base, n, parts);
+			std::size_t off = 0;
+			for (const ibv_sge &s : sges) {
+				std::memcpy(reinterpret_cast<void *>(s.addr), whole.data() + off, s.length);
+				off += s.length;
+			}
+			c.post(IBV_WR_RDMA_WRITE, sges, base, seed + i);
+		}
+		for (std::size_t i = 0; i < slots; i++) {
+			c.complete(seed + i);
+			for (const auto &memory : source)
+				std::memset(memory->at(i * slot), 0xee, slot);
+		}
+		for (std::size_t i = 0; i < slots; i++)
+			c.expect(sink, i * slot + 7 * i, length[i], seed + i);
+		seed += slots;
+	} while (std::time(nullptr) < end);
+	std::printf("%llu messages\n", static_cast<unsigned long long>(seed - 1));
+	return 0;
+}
+
+constexpr std::size_t under_way = 1 << 20;
+
+// TCP takes a whole message at once only when it has sent much before.
+void warm_up(Client &c, Memory &memory)
+{
+	for (std::uint64_t i = 0; i < 32; i++)
+		c.post(IBV_WR_RDMA_WRITE, {memory.sge(0, under_way)}, 0, i);
+	for (std::uint64_t i = 0; i < 32; i++)
+		c.complete(i);
+}
+
+int deregister(Client &c)
+{
+	Memory source(c.id->pd, area), sink(c.id->pd, area);
+	constexpr std::size_t n = 256 << 10;
+	warm_up(c, source);
+	pattern(source.at(0), n, 99);
+	c.post(IBV_WR_RDMA_WRITE, {source.sge(0, n)}, 0, 99);
+	source.deregister();
+	std::memset(source.at(0), 0xee, n);
+	c.complete(99);
+	c.expect(sink, 0, n, 99);
+	return 0;
+}
+
+// Has requests under way, and gives the caller time to cut the path
+void strand(Client &c, Memory &memory)
+{
+	warm_up(c, memory);
+	say("ready");
+	std::string line;
+	for (int ch; (ch = std::getchar()) != '\n' && ch != EOF;)
+		;
+	for (std::uint64_t i = 0; i < 4; i++)
+		c.post(IBV_WR_RDMA_WRITE, {memory.sge(0, under_way)}, 0, 100 + i);
+	say("under way");
+}
+
+int dead(Client &c, std::string_view what)
+{
+	Memory source(c.id->pd, area);
+	strand(c, source);
+	if (what == "dead-exit")
+		_exit(0);
+	if (what == "dead-hold")
+		for (;;)
+			pause();
+	if (what == "dead-destroy") {
+		rdma_destroy_qp(c.id);
+		source.deregister();
+		return 0;
+	}
+	source.deregister();
+	// The connection is no more, and each request is told of.
+	for (std::uint64_t i = 0; i < 4; i++) {
+		const ibv_wc wc = c.completion();
+		if (wc.wr_id != 100 + i || wc.status == IBV_WC_SUCCESS)
+			die("request " + std::to_string(wc.wr_id) + ": " + ibv_wc_status_str(wc.status));
+	}
+	wait_event(c.channel, RDMA_CM_EVENT_DISCONNECTED, nullptr, 0);
+	return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	const std::string_view what = argc > 3 ? argv[3] : "";
+	if (what == "serve")
+		serve(argv[1], argv[2]);
+	if (what != "deregister" && what.substr(0, 5) != "dead-" && !(what == "keep" && argc == 5)) {
+		std::fprintf(stderr, "usage: lend ADDRESS PORT serve|keep SECONDS|deregister|dead-...\n");
+		return 2;
+	}
+	Client c(argv[1], argv[2]);
+	if (what == "keep")
+		return keep(c, std::atoi(argv[4]));
+	if (what == "deregister")
+		return deregister(c);
+	return dead(c, what);
+}
