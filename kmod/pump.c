@@ -408,8 +408,8 @@ static void pump_data_ready(struct sock *sk)
 }
 
 /*
- * TCP calls this for each ACK while SOCK_NOSPACE is set: it is set as long as there are loans, since
- * an ACK ends most of them.
+ * TCP calls this for each ACK while SOCK_NOSPACE is set: it is set as long as there are loans,
+ * because an ACK ends most of them.
  */
 static void pump_write_space(struct sock *sk)
 {
