@@ -23,7 +23,7 @@ struct kiw_loan;
 struct kiw_region;
 struct kiw_stream;
 
-/* Messages of so many bytes are lent: for shorter ones a copy costs less than waiting for the ACK */
+/* Messages of so many bytes are lent: of shorter ones a copy costs less than to wait for the ACK */
 #define KIW_LEND_MIN (256U << 10)
 /* Regions that one loan may have pages of */
 #define KIW_LOAN_REGIONS 4
