@@ -156,15 +156,20 @@ static void attach_reset(struct kiw_stream *s)
 	kiw_tx_drop(s);
 }
 
+static void attach_await_loans(struct kiw_stream *s)
+{
+	while (!kiw_lend_wait(&s->lend.count, ATTACH_PATIENCE))
+		ibdev_warn_ratelimited(&s->dev->ibdev,
+				       "the interface holds packets of an ended connection\n");
+}
+
 /* Nobody may hear that a request has ended while TCP still has its pages. */
 static void attach_call_back(struct kiw_stream *s)
 {
 	kiw_stream_event(s, KIW_EV_MODIFY_ERR);
 	attach_reset(s);
 	release_sock(s->sk);
-	while (!kiw_lend_wait(&s->lend.count, ATTACH_PATIENCE))
-		ibdev_warn_ratelimited(&s->dev->ibdev,
-				       "the interface holds packets of an ended connection\n");
+	attach_await_loans(s);
 	kiw_pump_own(s);
 	kiw_tx_take_back(s);
 }
@@ -208,6 +213,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 	mutex_unlock(&qp->mutex);
 	kiw_qp_put(qp);
 
+	attach_await_loans(s);	/* none is left, but the last may be about to ring */
 	kiw_bh_work_cancel(&s->bell);
 	if (cancel_delayed_work_sync(&s->work))
 		kiw_stream_put(s);
