@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "connection.hpp"
+#include "link.hpp"
 
 namespace vt {
 namespace {
@@ -50,9 +51,9 @@ public:
 		std::strcpy(request.ifr_name, "kiwtun"); // NOLINT(clang-analyzer-security.insecureAPI.strcpy)
 		if (ioctl(fd_, TUNSETIFF, &request))
 			fail("TUNSETIFF", errno);
-		run("ip address add 10.99.0.1/24 dev kiwtun");
-		run("ip link set kiwtun up");
-		run("rdma link add kiwtun type kiwarp netdev kiwtun");
+		if (!run("ip address add 10.99.0.1/24 dev kiwtun && ip link set kiwtun up && "
+			 "rdma link add kiwtun type kiwarp netdev kiwtun"))
+			fail("the link kiwtun");
 	}
 	/// The interface goes, and its device with it.
 	~Tun() { close(fd_); }
@@ -132,12 +133,6 @@ public:
 	}
 
 private:
-	static void run(const char *command)
-	{
-		if (std::system(command)) // NOLINT(concurrency-mt-unsafe): no other thread does
-			fail(command);
-	}
-
 	static std::uint32_t sum(const void *octets, std::size_t n)
 	{
 		const auto *p = static_cast<const std::uint8_t *>(octets);
