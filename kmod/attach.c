@@ -57,6 +57,7 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	INIT_DELAYED_WORK(&s->work, kiw_pump_work);
 	kiw_bh_work_init(&s->bell, kiw_pump_bell);
 	INIT_LIST_HEAD(&s->lend.loans);
+	s->lend.acked = tcp_sk(s->sk)->snd_una - 1;
 	s->tx.gate = first;
 	if (first && neg->p2p)
 		s->tx.rtr = neg->rtr;
@@ -174,15 +175,23 @@ static void attach_call_back(struct kiw_stream *s)
 	kiw_tx_take_back(s);
 }
 
-void kiw_stream_cut(struct kiw_stream *s, const struct kiw_region *region)
+bool kiw_stream_press(struct kiw_stream *s, const struct kiw_region *region)
 {
+	bool has;
+	u32 acked;
+
 	kiw_pump_lock(s);
-	if (s->qp && kiw_lend_has(s, region)) {
+	has = s->qp && kiw_lend_has(s, region);
+	acked = tcp_sk(s->sk)->snd_una;
+	if (has && acked == s->lend.acked) {
 		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
 		kiw_stream_event(s, KIW_EV_LLP_LOST);
 		attach_reset(s);
+		has = false;
 	}
+	s->lend.acked = acked;
 	kiw_pump_unlock(s);
+	return has;
 }
 
 void kiw_stream_stop(struct kiw_stream *s, bool orderly)

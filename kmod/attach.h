@@ -51,10 +51,14 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 void kiw_stream_stop(struct kiw_stream *s, bool orderly);
 
 /**
- * kiw_stream_cut() - reset the connection if it was lent pages of a region
+ * kiw_stream_press() - reset a connection that has loans of a region and makes no progress
  * @s: stream
- * @region: region, which nobody finds any more
+ * @region: region that goes
+ *
+ * Progress is what the peer has acknowledged since the last call.
+ *
+ * Return: whether it has loans of the region, and makes progress.
  */
-void kiw_stream_cut(struct kiw_stream *s, const struct kiw_region *region);
+bool kiw_stream_press(struct kiw_stream *s, const struct kiw_region *region);
 
 #endif /* KIWARP_ATTACH_H */

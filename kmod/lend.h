@@ -54,11 +54,13 @@ struct kiw_loan {
  * struct kiw_lend - the loans of a stream
  * @loans: oldest first; socket lock
  * @count: those that are not over, including that of the batch under construction
+ * @acked: what the peer had acknowledged at the last look, see kiw_stream_press(); socket lock
  * @off: the kernel copies the pages on their way: no more; socket lock
  */
 struct kiw_lend {
 	struct list_head	loans;
 	atomic_t		count;
+	u32			acked;
 	bool			off;
 };
 

@@ -9,7 +9,7 @@
 #include "lend.h"
 #include "types.h"
 
-/* Time in which at least one of the loans of a region that goes has to end, in jiffies */
+/* A peer with loans of a region that goes has to acknowledge something in this time, in jiffies */
 #define MR_PATIENCE (10 * HZ)
 
 /* REMOTE_ATOMIC may be asked for, it is just never used. Huge pages are pages like others. */
@@ -94,35 +94,36 @@ err_count:
 	return ERR_PTR(err);
 }
 
-static void mr_cut_borrowers(struct kiw_device *dev, const struct kiw_region *region)
+/* Look at the connections that have loans of a region. Return: whether there is any. */
+static bool mr_press_borrowers(struct kiw_device *dev, const struct kiw_region *region)
 {
 	unsigned long qpn = 0;
 	struct kiw_stream *s;
 	struct kiw_qp *qp;
+	bool any = false;
 
 	while ((qp = kiw_qp_next_of(dev, &qpn))) {
 		s = kiw_stream_of(qp);
 		if (s) {
-			kiw_stream_cut(s, region);
+			any |= kiw_stream_press(s, region);
 			kiw_stream_put(s);
 		}
 		kiw_qp_put(qp);
 	}
+	return any;
 }
 
-/* Pages may be with TCP. A peer that acknowledges nothing loses its connection. */
+/* Pages may be with TCP. A peer that acknowledges nothing meanwhile loses its connection. */
 static void mr_await_loans(struct kiw_device *dev, struct kiw_region *region)
 {
-	int before;
+	bool borrowed;
 
-	do {
-		before = atomic_read(&region->loans);
-		if (kiw_lend_wait(&region->loans, MR_PATIENCE))
-			return;
-	} while (atomic_read(&region->loans) < before);
-	mr_cut_borrowers(dev, region);
-	while (!kiw_lend_wait(&region->loans, MR_PATIENCE))
-		ibdev_warn_ratelimited(&dev->ibdev, "the interface holds packets of a region\n");
+	while (!kiw_lend_wait(&region->loans, 0)) {
+		borrowed = mr_press_borrowers(dev, region);
+		if (!kiw_lend_wait(&region->loans, MR_PATIENCE) && !borrowed)
+			ibdev_warn_ratelimited(&dev->ibdev,
+					       "the interface holds packets of a region\n");
+	}
 }
 
 /*
