@@ -73,6 +73,9 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 	struct kiw_batch *b = &s->tx.batch;
 
 	kiw_stream_assert_held(s);
+	/* The batch has had its FPDU, or an earlier one has. */
+	if (!s->lend.proved && !list_empty(&s->lend.loans))
+		return NULL;
 	if (len < KIW_LEND_MIN || s->neg.crc || s->neg.markers_tx || s->lend.off ||
 	    !(s->sk->sk_route_caps & NETIF_F_SG))
 		return NULL;
@@ -136,6 +139,7 @@ bool kiw_lend_over(struct kiw_stream *s, u32 *end)
 			break;
 		*end = loan->end;
 		s->lend.off |= loan->copied;
+		s->lend.proved |= loan->num_regions && !loan->copied;
 		any = true;
 		list_del(&loan->link);
 		kfree(loan);

@@ -6,7 +6,8 @@
  * rule, that of MSG_ZEROCOPY: every packet buffer with these pages, clones included, counts in a
  * struct ubuf_info; when the last buffer is freed, because the peer has acknowledged it or the
  * connection is gone, the loan is over. Where a packet goes to a local receiver, or to a packet
- * socket, the kernel copies the pages first, and tells us: then the stream lends no more.
+ * socket, the kernel copies the pages first, and tells us: then the stream lends no more. So the
+ * first loan of a stream is one FPDU, and there is no other before it has come back uncopied.
  *
  * Until its loan is over a request doesn't complete, neither as done nor as flushed, and its region
  * can't be deregistered. A loan counts in its stream and in its regions, and holds a reference to
@@ -55,12 +56,14 @@ struct kiw_loan {
  * @loans: oldest first; socket lock
  * @count: those that are not over, including that of the batch under construction
  * @acked: what the peer had acknowledged at the last look, see kiw_stream_press(); socket lock
+ * @proved: a loan has come back uncopied; socket lock
  * @off: the kernel copies the pages on their way: no more; socket lock
  */
 struct kiw_lend {
 	struct list_head	loans;
 	atomic_t		count;
 	u32			acked;
+	bool			proved;
 	bool			off;
 };
 
