@@ -5,7 +5,7 @@
  * How it ends, in two steps. Unreachable: kiw_stream_stop() takes QP mutex and socket lock, gives
  * the callbacks back and clears sk_user_data, so that no callback finds the stream; it clears
  * qp->stream, so that no doorbell does; and it clears s->inbox, so that the endpoint isn't told of
- * anything. Then it waits for the work, which is the only one left that had been told before.
+ * anything. Then it waits for bell and work, which are all that is left that was told before.
  * Released: what remains are references that a doorbell took a moment ago; each of them finds s->qp
  * cleared under the socket lock and lets go. The last one frees the memory; the socket's memory is
  * held by sock_hold() until then.
@@ -57,7 +57,6 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	INIT_DELAYED_WORK(&s->work, kiw_pump_work);
 	kiw_bh_work_init(&s->bell, kiw_pump_bell);
 	INIT_LIST_HEAD(&s->lend.loans);
-	s->lend.acked = tcp_sk(s->sk)->snd_una - 1;
 	s->tx.gate = first;
 	if (first && neg->p2p)
 		s->tx.rtr = neg->rtr;
@@ -175,21 +174,18 @@ static void attach_call_back(struct kiw_stream *s)
 	kiw_tx_take_back(s);
 }
 
-bool kiw_stream_press(struct kiw_stream *s, const struct kiw_region *region)
+bool kiw_stream_press(struct kiw_stream *s, const struct kiw_region *region, unsigned long time)
 {
 	bool has;
-	u32 acked;
 
 	kiw_pump_lock(s);
 	has = s->qp && kiw_lend_has(s, region);
-	acked = tcp_sk(s->sk)->snd_una;
-	if (has && acked == s->lend.acked) {
+	if (has && kiw_lend_stalled(s, time)) {
 		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
 		kiw_stream_event(s, KIW_EV_LLP_LOST);
 		attach_reset(s);
 		has = false;
 	}
-	s->lend.acked = acked;
 	kiw_pump_unlock(s);
 	return has;
 }

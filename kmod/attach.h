@@ -54,11 +54,10 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly);
  * kiw_stream_press() - reset a connection that has loans of a region and makes no progress
  * @s: stream
  * @region: region that goes
- *
- * Progress is what the peer has acknowledged since the last call.
+ * @time: jiffies in which the peer has to acknowledge something
  *
  * Return: whether it has loans of the region, and makes progress.
  */
-bool kiw_stream_press(struct kiw_stream *s, const struct kiw_region *region);
+bool kiw_stream_press(struct kiw_stream *s, const struct kiw_region *region, unsigned long time);
 
 #endif /* KIWARP_ATTACH_H */

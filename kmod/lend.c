@@ -46,6 +46,12 @@ static void loan_complete(struct sk_buff *skb, struct ubuf_info *ubuf, bool succ
 		loan_end(loan);
 }
 
+static void lend_note_acked(struct kiw_stream *s)
+{
+	s->lend.acked = tcp_sk(s->sk)->snd_una;
+	s->lend.since = jiffies;
+}
+
 static struct kiw_loan *loan_new(struct kiw_stream *s)
 {
 	struct kiw_loan *loan = kzalloc(sizeof(*loan), s->sk->sk_allocation | __GFP_NOWARN);
@@ -62,6 +68,8 @@ static struct kiw_loan *loan_new(struct kiw_stream *s)
 	loan->s = s;
 	loan->end = s->tx.sent_index;
 	kref_get(&s->ref);
+	if (list_empty(&s->lend.loans))
+		lend_note_acked(s);
 	list_add_tail(&loan->link, &s->lend.loans);
 	atomic_inc(&s->lend.count);
 	atomic_inc(&lend_all);
@@ -105,6 +113,14 @@ void kiw_loan_put(struct kiw_loan *loan)
 {
 	if (loan)
 		loan_complete(NULL, &loan->ubuf, true);
+}
+
+bool kiw_lend_stalled(struct kiw_stream *s, unsigned long time)
+{
+	kiw_stream_assert_held(s);
+	if (s->lend.acked != tcp_sk(s->sk)->snd_una)
+		lend_note_acked(s);
+	return time_after_eq(jiffies, s->lend.since + time);
 }
 
 bool kiw_lend_has(const struct kiw_stream *s, const struct kiw_region *region)

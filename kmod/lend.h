@@ -55,7 +55,9 @@ struct kiw_loan {
  * struct kiw_lend - the loans of a stream
  * @loans: oldest first; socket lock
  * @count: those that are not over, including that of the batch under construction
- * @acked: what the peer had acknowledged at the last look, see kiw_stream_press(); socket lock
+ * @acked: what the peer had acknowledged when that was looked at, see kiw_stream_press(), or when
+ *	@loans got its first; socket lock
+ * @since: since when that hasn't changed, in jiffies; socket lock
  * @proved: a loan has come back uncopied; socket lock
  * @off: the kernel copies the pages on their way: no more; socket lock
  */
@@ -63,6 +65,7 @@ struct kiw_lend {
 	struct list_head	loans;
 	atomic_t		count;
 	u32			acked;
+	unsigned long		since;
 	bool			proved;
 	bool			off;
 };
@@ -89,6 +92,15 @@ bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region);
 
 /** kiw_loan_put() - the batch is done with its loan; NULL is none */
 void kiw_loan_put(struct kiw_loan *loan);
+
+/**
+ * kiw_lend_stalled() - has the peer acknowledged nothing for some time
+ * @s: stream with loans; socket lock held
+ * @time: jiffies
+ *
+ * What it has acknowledged is looked at in each call, and when the first of the loans was made.
+ */
+bool kiw_lend_stalled(struct kiw_stream *s, unsigned long time);
 
 /** kiw_lend_has() - has the stream pages of a region lent; socket lock held */
 bool kiw_lend_has(const struct kiw_stream *s, const struct kiw_region *region);

@@ -105,7 +105,7 @@ static bool mr_press_borrowers(struct kiw_device *dev, const struct kiw_region *
 	while ((qp = kiw_qp_next_of(dev, &qpn))) {
 		s = kiw_stream_of(qp);
 		if (s) {
-			any |= kiw_stream_press(s, region);
+			any |= kiw_stream_press(s, region, MR_PATIENCE);
 			kiw_stream_put(s);
 		}
 		kiw_qp_put(qp);

@@ -5,6 +5,7 @@
 // soon as it may, and reads back what has arrived.
 //   keep SECONDS     buffers are changed when their requests have completed
 //   deregister       the region is deregistered while a request is under way, and changed then
+//   deregister-two   two regions, by two threads at once, while a request of each is under way
 //   dead-deregister  the same, with a peer that nobody reaches (the caller sees to it when "under way" is printed)
 //   dead-destroy     the QP is destroyed
 //   dead-exit        the process ends without a word
@@ -12,7 +13,6 @@
 // Status 0: all is as it has to be.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +24,7 @@
 #include <rdma/rdma_cma.h>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -314,6 +315,28 @@ int deregister(Client &c)
 	return 0;
 }
 
+int deregister_two(Client &c)
+{
+	Memory first(c.id->pd, area), second(c.id->pd, area), sink(c.id->pd, area);
+	constexpr std::size_t n = 256 << 10;
+	warm_up(c, first);
+	pattern(first.at(0), n, 98);
+	pattern(second.at(0), n, 99);
+	c.post(IBV_WR_RDMA_WRITE, {first.sge(0, n)}, 0, 98);
+	c.post(IBV_WR_RDMA_WRITE, {second.sge(0, n)}, n, 99);
+	{
+		const std::jthread other([&first] { first.deregister(); });
+		second.deregister();
+	}
+	std::memset(first.at(0), 0xee, n);
+	std::memset(second.at(0), 0xee, n);
+	c.complete(98);
+	c.complete(99);
+	c.expect(sink, 0, n, 98);
+	c.expect(sink, n, n, 99);
+	return 0;
+}
+
 // Has requests under way, and gives the caller time to cut the path
 void strand(Client &c, Memory &memory)
 {
@@ -359,7 +382,8 @@ int main(int argc, char **argv)
 	const std::string_view what = argc > 3 ? argv[3] : "";
 	if (what == "serve")
 		serve(argv[1], argv[2]);
-	if (what != "deregister" && what.substr(0, 5) != "dead-" && !(what == "keep" && argc == 5)) {
+	if (what != "deregister" && what != "deregister-two" && what.substr(0, 5) != "dead-" &&
+		!(what == "keep" && argc == 5)) {
 		std::fprintf(stderr, "usage: lend ADDRESS PORT serve|keep SECONDS|deregister|dead-...\n");
 		return 2;
 	}
@@ -368,5 +392,7 @@ int main(int argc, char **argv)
 		return keep(c, std::atoi(argv[4]));
 	if (what == "deregister")
 		return deregister(c);
+	if (what == "deregister-two")
+		return deregister_two(c);
 	return dead(c, what);
 }
