@@ -72,6 +72,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_cqe = KIW_MAX_CQE;
 	attr->max_mr = KIW_MAX_MR;
 	attr->max_pd = KIW_MAX_PD;
+	attr->max_ah = KIW_MAX_AH;
 	attr->max_qp_rd_atom = KIW_MAX_RD_ATOM;
 	attr->max_qp_init_rd_atom = KIW_MAX_RD_ATOM;
 	attr->max_res_rd_atom = KIW_MAX_RD_ATOM * KIW_MAX_QP;
@@ -116,7 +117,7 @@ static int device_query_port(struct ib_device *ibdev, u32 port, struct ib_port_a
 	attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
 	attr->max_mtu = IB_MTU_4096;
 	attr->active_mtu = IB_MTU_256;
-	attr->gid_tbl_len = 1;
+	attr->gid_tbl_len = KIW_GIDS;
 	attr->pkey_tbl_len = 1;
 	attr->max_msg_sz = KIW_MAX_MSG;
 	attr->max_vl_num = 1;
@@ -137,15 +138,15 @@ static int device_query_port(struct ib_device *ibdev, u32 port, struct ib_port_a
 static int device_get_port_immutable(struct ib_device *ibdev, u32 port,
 				     struct ib_port_immutable *immutable)
 {
-	immutable->gid_tbl_len = 1;
+	immutable->gid_tbl_len = KIW_GIDS;
 	immutable->pkey_tbl_len = 1;
 	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP;
 	return 0;
 }
 
 /*
- * The only GID is the interface's address, padded with zeros: rdma_cm looks for exactly this. It
- * may not be zero, which would mean an empty slot.
+ * The first GID is the interface's hardware address, padded with zeros: rdma_cm looks for exactly
+ * this. It may not be zero, which would mean an empty slot.
  */
 static void device_mac(struct kiw_device *dev, const struct net_device *ndev, u8 *mac)
 {
@@ -172,12 +173,17 @@ static __be64 device_guid(const u8 *mac, int ifindex)
 static int device_query_gid(struct ib_device *ibdev, u32 port, int index, union ib_gid *gid)
 {
 	struct kiw_device *dev = to_kiw_device(ibdev);
-	struct net_device *ndev = kiw_netdev_get(dev);
+	struct net_device *ndev;
+	struct in6_addr addr;
 
 	memset(gid, 0, sizeof(*gid));
-	if (!index)
+	if (!index) {
+		ndev = kiw_netdev_get(dev);
 		device_mac(dev, ndev, gid->raw);
-	dev_put(ndev);
+		dev_put(ndev);
+	} else if (kiw_gid_get(dev, index, &addr)) {
+		memcpy(gid->raw, &addr, sizeof(gid->raw));
+	}
 	return 0;
 }
 
@@ -419,6 +425,8 @@ static const struct ib_device_ops device_ops = {
 	.reg_user_mr = device_reg_user_mr,
 	.dereg_mr = kiw_dereg_mr,
 
+	.create_user_ah = kiw_create_user_ah,
+	.destroy_ah = kiw_destroy_ah,
 	.create_qp = kiw_create_qp,
 	.modify_qp = kiw_modify_qp,
 	.query_qp = kiw_query_qp,
@@ -435,6 +443,7 @@ static const struct ib_device_ops device_ops = {
 	.iw_create_listen = kiw_create_listen,
 	.iw_destroy_listen = kiw_destroy_listen,
 
+	INIT_RDMA_OBJ_SIZE(ib_ah, kiw_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, kiw_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, kiw_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, kiw_qp, ibqp),
@@ -459,6 +468,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	INIT_LIST_HEAD(&dev->link);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->regions, XA_FLAGS_ACCOUNT);
+	spin_lock_init(&dev->gids.lock);
 	spin_lock_init(&dev->ep_lock);
 	INIT_LIST_HEAD(&dev->eps);
 	refcount_set(&dev->ep_count, 1);
@@ -509,6 +519,7 @@ static int device_newlink(const char *name, struct net_device *ndev)
 	err = kiw_netdev_attach(dev, ndev);
 	if (err)
 		goto err_unlock;
+	kiw_gid_refresh(dev);
 	err = ib_device_set_netdev(&dev->ibdev, ndev, 1);
 	if (err)
 		goto err_unlock;

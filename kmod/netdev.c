@@ -20,15 +20,17 @@
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
 #include <linux/if_arp.h>
+#include <linux/inetdevice.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <linux/wait.h>
+#include <net/addrconf.h>
 #include <net/net_namespace.h>
 
 #include "compat.h"
 #include "types.h"
 
-/* Protects the list and what device.h says; process context only */
+/* Protects the list and what types.h says; BH off, since IPv6 gets addresses in softirq */
 static DEFINE_SPINLOCK(netdev_devices_lock);
 static LIST_HEAD(netdev_devices);
 /* Woken when a device has left the list */
@@ -76,7 +78,7 @@ int kiw_netdev_attach(struct kiw_device *dev, struct net_device *ndev)
 	dev->ifindex = ndev->ifindex;
 	dev->port_up = netdev_is_up(ndev);
 
-	spin_lock(&netdev_devices_lock);
+	spin_lock_bh(&netdev_devices_lock);
 	if (netdev_find_device(ndev)) {
 		err = -EEXIST;
 	} else {
@@ -84,31 +86,17 @@ int kiw_netdev_attach(struct kiw_device *dev, struct net_device *ndev)
 			be64_add_cpu(&dev->ibdev.node_guid, 1 << 24);
 		list_add_tail(&dev->link, &netdev_devices);
 	}
-	spin_unlock(&netdev_devices_lock);
+	spin_unlock_bh(&netdev_devices_lock);
 	return err;
 }
 
 void kiw_netdev_detach(struct kiw_device *dev)
 {
-	spin_lock(&netdev_devices_lock);
+	spin_lock_bh(&netdev_devices_lock);
 	list_del_init(&dev->link);
-	spin_unlock(&netdev_devices_lock);
+	spin_unlock_bh(&netdev_devices_lock);
 	/* The list is all that a waiter looks at: the device may be freed from here on. */
 	wake_up_all(&netdev_devices_gone);
-}
-
-void kiw_netdev_settle(struct kiw_device *dev)
-{
-	bool doomed;
-
-	spin_lock(&netdev_devices_lock);
-	doomed = dev->doomed;
-	spin_unlock(&netdev_devices_lock);
-
-	if (doomed && ib_device_try_get(&dev->ibdev)) {
-		ib_unregister_device_queued(&dev->ibdev);
-		ib_device_put(&dev->ibdev);
-	}
 }
 
 struct net_device *kiw_netdev_get(struct kiw_device *dev)
@@ -142,13 +130,37 @@ static void netdev_dispatch(struct kiw_device *dev, enum ib_event_type type)
 	ib_dispatch_event(&event);
 }
 
+/* The interface's addresses have changed, or may have. */
+static void netdev_refresh_gids(struct kiw_device *dev)
+{
+	if (kiw_gid_refresh(dev))
+		netdev_dispatch(dev, IB_EVENT_GID_CHANGE);
+}
+
+void kiw_netdev_settle(struct kiw_device *dev)
+{
+	bool doomed;
+
+	spin_lock_bh(&netdev_devices_lock);
+	doomed = dev->doomed;
+	spin_unlock_bh(&netdev_devices_lock);
+
+	if (!ib_device_try_get(&dev->ibdev))
+		return;
+	if (doomed)
+		ib_unregister_device_queued(&dev->ibdev);
+	else
+		netdev_refresh_gids(dev);
+	ib_device_put(&dev->ibdev);
+}
+
 static int netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct net_device *ndev = netdev_notifier_info_to_dev(ptr);
 	bool up = netdev_is_up(ndev), changed = false;
 	struct kiw_device *dev;
 
-	spin_lock(&netdev_devices_lock);
+	spin_lock_bh(&netdev_devices_lock);
 	dev = netdev_find_device(ndev);
 	if (!dev)
 		goto out_unlock;
@@ -159,7 +171,7 @@ static int netdev_event(struct notifier_block *nb, unsigned long event, void *pt
 		goto out_unlock;
 	changed = up != dev->port_up;
 	dev->port_up = up;
-	spin_unlock(&netdev_devices_lock);
+	spin_unlock_bh(&netdev_devices_lock);
 
 	switch (event) {
 	case NETDEV_UNREGISTER:
@@ -179,7 +191,7 @@ static int netdev_event(struct notifier_block *nb, unsigned long event, void *pt
 	return NOTIFY_DONE;
 
 out_unlock:
-	spin_unlock(&netdev_devices_lock);
+	spin_unlock_bh(&netdev_devices_lock);
 	return NOTIFY_DONE;
 }
 
@@ -187,19 +199,59 @@ static struct notifier_block netdev_notifier = {
 	.notifier_call = netdev_event,
 };
 
+/* An interface has got or lost an address; any context */
+static void netdev_addr_event(const struct net_device *ndev)
+{
+	struct kiw_device *dev;
+
+	spin_lock_bh(&netdev_devices_lock);
+	dev = netdev_find_device(ndev);
+	if (dev && !ib_device_try_get(&dev->ibdev))
+		dev = NULL;	/* as above */
+	spin_unlock_bh(&netdev_devices_lock);
+	if (!dev)
+		return;
+	netdev_refresh_gids(dev);
+	ib_device_put(&dev->ibdev);
+}
+
+static int netdev_inet_event(struct notifier_block *nb, unsigned long event, void *ptr)
+{
+	const struct in_ifaddr *ifa = ptr;
+
+	netdev_addr_event(ifa->ifa_dev->dev);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block netdev_inet_notifier = {
+	.notifier_call = netdev_inet_event,
+};
+
+static int netdev_inet6_event(struct notifier_block *nb, unsigned long event, void *ptr)
+{
+	const struct inet6_ifaddr *ifa = ptr;
+
+	netdev_addr_event(ifa->idev->dev);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block netdev_inet6_notifier = {
+	.notifier_call = netdev_inet6_event,
+};
+
 static bool netdev_net_is_empty(const struct net *net)
 {
 	struct kiw_device *dev;
 	bool empty = true;
 
-	spin_lock(&netdev_devices_lock);
+	spin_lock_bh(&netdev_devices_lock);
 	list_for_each_entry(dev, &netdev_devices, link) {
 		if (dev->net == net) {
 			empty = false;
 			break;
 		}
 	}
-	spin_unlock(&netdev_devices_lock);
+	spin_unlock_bh(&netdev_devices_lock);
 	return empty;
 }
 
@@ -222,8 +274,18 @@ int kiw_netdev_init(void)
 	err = register_netdevice_notifier(&netdev_notifier);
 	if (err)
 		goto err_pernet;
+	err = register_inetaddr_notifier(&netdev_inet_notifier);
+	if (err)
+		goto err_netdev;
+	err = register_inet6addr_notifier(&netdev_inet6_notifier);
+	if (err)
+		goto err_inet;
 	return 0;
 
+err_inet:
+	unregister_inetaddr_notifier(&netdev_inet_notifier);
+err_netdev:
+	unregister_netdevice_notifier(&netdev_notifier);
 err_pernet:
 	unregister_pernet_subsys(&netdev_net_ops);
 	return err;
@@ -232,6 +294,8 @@ err_pernet:
 /* No device is left: what runs until these return finds an empty list. */
 void kiw_netdev_exit(void)
 {
+	unregister_inet6addr_notifier(&netdev_inet6_notifier);
+	unregister_inetaddr_notifier(&netdev_inet_notifier);
 	unregister_netdevice_notifier(&netdev_notifier);
 	unregister_pernet_subsys(&netdev_net_ops);
 }

@@ -15,6 +15,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "arena.h"
+#include "gid.h"
 #include "stats.h"
 
 /* Limits that query_device reports and the verbs enforce. */
@@ -26,6 +27,7 @@
 #define KIW_MAX_CQE		(1 << 20)
 #define KIW_MAX_MR		(1 << 20)
 #define KIW_MAX_PD		65536
+#define KIW_MAX_AH		(1 << 20)
 #define KIW_MAX_RD_ATOM		128	/* IRD and ORD of one QP */
 #define KIW_MAX_MSG		(1U << 31)	/* bytes */
 #define KIW_MAX_MR_SIZE		min_t(u64, 1ULL << 39, SIZE_MAX)	/* bytes */
@@ -50,6 +52,7 @@
  * @qps: QP number to &struct kiw_qp; readers use RCU
  * @next_qpn: where the search for a free number starts; protected by the lock of @qps
  * @regions: STag index (upper 24 bits) to &struct kiw_region, see region.h
+ * @gids: addresses of the interface
  * @ep_lock: protects @eps and @ep_closed; innermost, taken with bottom halves off
  * @eps: all endpoints of the connection manager, listening ones included
  * @ep_closed: the device goes, no endpoint may be made, unless it comes back elsewhere
@@ -59,6 +62,7 @@
  * @num_cq: CQs that exist, at most KIW_MAX_CQ
  * @num_mr: regions that exist, at most KIW_MAX_MR
  * @num_pd: protection domains that exist, at most KIW_MAX_PD
+ * @num_ah: address handles that exist, at most KIW_MAX_AH
  * @farewell: puts the last reference, some time after dealloc_driver
  * @stats: counters
  *
@@ -79,6 +83,7 @@ struct kiw_device {
 	struct xarray		qps;
 	u32			next_qpn;
 	struct xarray		regions;
+	struct kiw_gids		gids;
 
 	spinlock_t		ep_lock;
 	struct list_head	eps;
@@ -90,6 +95,7 @@ struct kiw_device {
 	atomic_t		num_cq;
 	atomic_t		num_mr;
 	atomic_t		num_pd;
+	atomic_t		num_ah;
 
 	struct work_struct	farewell;
 	struct kiw_stats	stats;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // The interface of a device changes, or the device goes, while a process uses it.
+#include <arpa/inet.h>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -92,6 +93,62 @@ TEST_F(SpareDevice, GidFollowsTheInterfacesAddress)
 	wait_until(
 		[&] { return !ibv_query_gid(context.get(), 1, 0, &gid) && !std::memcmp(gid.raw, wanted.data(), 16); },
 		"the GID to follow");
+}
+
+/// The slot of an address, or -1
+int gid_slot(ibv_context *context, const char *text)
+{
+	std::array<std::uint8_t, 16> wanted{};
+	ibv_gid gid{};
+
+	if (inet_pton(AF_INET6, text, wanted.data()) != 1)
+		fail(text);
+	for (int i = 0; i < 64; i++)
+		if (!ibv_query_gid(context, 1, i, &gid) && !std::memcmp(gid.raw, wanted.data(), wanted.size()))
+			return i;
+	return -1;
+}
+
+void expect_slot(ibv_context *context, const char *text, int slot)
+{
+	wait_until([&] { return gid_slot(context, text) == slot; }, std::string("the slot of ") + text);
+}
+
+TEST_F(SpareDevice, AddressesHaveSlotsAndKeepThem)
+{
+	const Context context = open_device("kiwt");
+
+	// That of the fixture is there from the start; IPv6 has found an address itself.
+	const int first = gid_slot(context.get(), "::ffff:10.75.0.1");
+	ASSERT_GT(first, 0);
+	ASSERT_TRUE(run("ip addr add 10.75.0.2/32 dev kiwt0"));
+	wait_until([&] { return gid_slot(context.get(), "::ffff:10.75.0.2") > 0; }, "a second address");
+	ASSERT_TRUE(run("ip addr add fd75::1/64 dev kiwt0 nodad"));
+	wait_until([&] { return gid_slot(context.get(), "fd75::1") > 0; }, "an address of IPv6");
+	const int second = gid_slot(context.get(), "::ffff:10.75.0.2");
+	const int third = gid_slot(context.get(), "fd75::1");
+	EXPECT_NE(second, third);
+
+	// One goes: the others stay where they are, and its slot isn't the first to be used again.
+	ASSERT_TRUE(run("ip addr del 10.75.0.1/32 dev kiwt0"));
+	expect_slot(context.get(), "::ffff:10.75.0.1", -1);
+	EXPECT_EQ(gid_slot(context.get(), "::ffff:10.75.0.2"), second);
+	EXPECT_EQ(gid_slot(context.get(), "fd75::1"), third);
+	ASSERT_TRUE(run("ip addr add 10.75.0.3/32 dev kiwt0"));
+	wait_until([&] { return gid_slot(context.get(), "::ffff:10.75.0.3") > 0; }, "a new address");
+	EXPECT_NE(gid_slot(context.get(), "::ffff:10.75.0.3"), first);
+}
+
+TEST_F(SpareDevice, AddressesBeyondTheTableHaveNoSlot)
+{
+	const Context context = open_device("kiwt");
+
+	ASSERT_TRUE(run("for i in $(seq 100); do ip addr add 10.75.1.$i/32 dev kiwt0; done"));
+	wait_until([&] { return gid_slot(context.get(), "::ffff:10.75.1.60") > 0; }, "the table to be full");
+	EXPECT_EQ(gid_slot(context.get(), "::ffff:10.75.1.100"), -1);
+	// Once there is room, a further change finds them.
+	ASSERT_TRUE(run("for i in $(seq 50); do ip addr del 10.75.1.$i/32 dev kiwt0; done"));
+	wait_until([&] { return gid_slot(context.get(), "::ffff:10.75.1.100") > 0; }, "room in the table");
 }
 
 TEST_F(SpareDevice, CanBeDeletedWhileInUse)
