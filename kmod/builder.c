@@ -113,6 +113,23 @@ int kiw_fpdu_end(struct kiw_builder *f)
 	return ret;
 }
 
+int kiw_fpdu_begin_datagram(struct kiw_builder *f, const void *hdr, u32 hdr_len)
+{
+	f->crc = true;
+	f->loan = NULL;
+	kiw_marker_begin(&f->mk, f->batch->offset, false);
+	f->sum = kiw_crc_init();
+	f->before = kiw_batch_mark(f->batch);
+	return kiw_fpdu_put(f, hdr, hdr_len);
+}
+
+int kiw_fpdu_end_datagram(struct kiw_builder *f)
+{
+	__le32 crc = kiw_crc_wire(f->sum);
+
+	return builder_append(f, &crc, sizeof(crc));
+}
+
 static int builder_copy_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
 			       enum kiw_region_fault *fault)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Building one FPDU (RFC 5044 sections 4 and 5) at the end of a batch: length, ULPDU, PAD, CRC and
- * markers. It knows neither stream nor socket.
+ * markers; or one datagram, which has neither length nor PAD nor markers. It knows neither stream
+ * nor socket.
  */
 #ifndef KIWARP_BUILDER_H
 #define KIWARP_BUILDER_H
@@ -71,6 +72,19 @@ int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u
 
 /** kiw_fpdu_end() - append PAD and CRC: the FPDU is part of the batch */
 int kiw_fpdu_end(struct kiw_builder *f);
+
+/**
+ * kiw_fpdu_begin_datagram() - begin a datagram in place of an FPDU; it has a CRC
+ * @f: builder with @batch, @qp and @gfp set
+ * @hdr: its header
+ * @hdr_len: bytes at @hdr
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int kiw_fpdu_begin_datagram(struct kiw_builder *f, const void *hdr, u32 hdr_len);
+
+/** kiw_fpdu_end_datagram() - append the CRC: the datagram is part of the batch */
+int kiw_fpdu_end_datagram(struct kiw_builder *f);
 
 /** kiw_fpdu_undo() - drop it; the batch is as it was before kiw_fpdu_begin() */
 static inline void kiw_fpdu_undo(struct kiw_builder *f)

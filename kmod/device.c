@@ -219,6 +219,7 @@ static int device_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *ud
 			return -EINVAL;
 	}
 	resp.features = req.features & KIW_FEATURES;
+	to_kiw_ucontext(ibuctx)->features = resp.features;
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (!err)
 		kiw_rings_init(&to_kiw_ucontext(ibuctx)->rings);

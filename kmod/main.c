@@ -7,6 +7,7 @@
 #include "inbox.h"
 #include "lend.h"
 #include "stream.h"
+#include "ud.h"
 
 static int __init kiw_init(void)
 {
@@ -15,9 +16,12 @@ static int __init kiw_init(void)
 	err = kiw_stream_init();
 	if (err)
 		return err;
-	err = kiw_inbox_start();
+	err = kiw_ud_init();
 	if (err)
 		goto err_stream;
+	err = kiw_inbox_start();
+	if (err)
+		goto err_ud;
 	err = kiw_device_init();
 	if (err)
 		goto err_inbox;
@@ -25,6 +29,8 @@ static int __init kiw_init(void)
 
 err_inbox:
 	kiw_inbox_stop();
+err_ud:
+	kiw_ud_exit();
 err_stream:
 	kiw_stream_exit();
 	return err;
@@ -44,7 +50,7 @@ err_stream:
  * Released: endpoints were all that could have work, timers or socket callbacks pending.
  * kiw_inbox_stop() drains the work queue in which the last of them was dropped, and kiw_cm_exit()
  * waits for callbacks that found no endpoint any more. kiw_lend_exit() waits until the kernel has
- * freed the last buffer that calls us when it is. Works of streams hold references to theirs;
+ * freed the last buffer that calls us when it is. kiw_ud_exit() waits for callbacks of UDP. Works of streams hold references to theirs;
  * kiw_stream_exit() waits for those still on their way out. Pages of rings that are still mapped
  * belong to the mapping and need no code of ours. No RCU callback runs code of ours: grace periods
  * are waited for in place, or end in a plain kfree().
@@ -55,6 +61,7 @@ static void __exit kiw_exit(void)
 	kiw_inbox_stop();
 	kiw_cm_exit();
 	kiw_lend_exit();
+	kiw_ud_exit();
 	kiw_stream_exit();
 }
 

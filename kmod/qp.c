@@ -18,6 +18,7 @@
 #include "attach.h"
 #include "lend.h"
 #include "pump.h"
+#include "ud.h"
 
 /* Longer than most peers delay an ACK, in jiffies */
 #define QP_LOAN_PATIENCE (HZ / 4)
@@ -25,11 +26,11 @@
 #define QPN_MIN 0x10000		/* below: UDP ports, the numbers of datagram QPs */
 #define QPN_MAX 0xffffff
 
-static u32 qp_sq_stride(const struct ib_qp_cap *cap)
+static u32 qp_sq_stride(u32 head, const struct ib_qp_cap *cap)
 {
 	u32 sges = cap->max_send_sge * sizeof(struct kiw_sge);
 
-	return ALIGN(sizeof(struct kiw_wqe) + max(sges, cap->max_inline_data), 16);
+	return ALIGN(head + max(sges, cap->max_inline_data), 16);
 }
 
 static u32 qp_rq_stride(const struct ib_qp_cap *cap)
@@ -53,7 +54,7 @@ struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn)
 
 	xa_lock(qps);
 	qp = xa_load(qps, qpn);
-	if (qp && qp->owner == task_tgid(current))
+	if (qp && !qp->ud && qp->owner == task_tgid(current))
 		kiw_qp_get(qp);
 	else
 		qp = NULL;
@@ -121,7 +122,8 @@ static int qp_check_caps(const struct ib_qp_init_attr *attr)
 {
 	const struct ib_qp_cap *cap = &attr->cap;
 
-	if (attr->qp_type != IB_QPT_RC || attr->create_flags || attr->srq)
+	if ((attr->qp_type != IB_QPT_RC && attr->qp_type != IB_QPT_UD) || attr->create_flags ||
+	    attr->srq)
 		return -EOPNOTSUPP;
 	if (cap->max_send_wr > KIW_MAX_QP_WR || cap->max_recv_wr > KIW_MAX_QP_WR ||
 	    cap->max_send_sge > KIW_MAX_SGE || cap->max_recv_sge > KIW_MAX_SGE ||
@@ -148,7 +150,8 @@ static int qp_alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct 
 			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!qp->sq.swr)
 		return -ENOMEM;
-	ret = kiw_ring_alloc(&qp->sq.map, uctx, qp->sq.entries, qp_sq_stride(cap));
+	ret = kiw_ring_alloc(&qp->sq.map, uctx, qp->sq.entries,
+			     qp_sq_stride(qp->sq.head, cap));
 	if (!ret && cap->max_recv_wr) {
 		qp->rq.entries = roundup_pow_of_two(cap->max_recv_wr);
 		ret = kiw_ring_alloc(&qp->rq.map, uctx, qp->rq.entries, qp_rq_stride(cap));
@@ -167,13 +170,38 @@ static int qp_respond(const struct kiw_qp *qp, struct ib_udata *udata)
 	return ib_copy_to_udata(udata, &resp, sizeof(resp));
 }
 
+/* Connected QPs are numbered in turn, datagram QPs by their port. */
+static int qp_number(struct kiw_qp *qp)
+{
+	struct kiw_device *dev = qp->dev;
+	u32 qpn;
+	int ret;
+
+	if (qp->ibqp.qp_type == IB_QPT_UD) {
+		ret = kiw_ud_open(qp);
+		if (ret < 0)
+			return ret;
+		qp->ibqp.qp_num = ret;
+		ret = xa_insert(&dev->qps, qp->ibqp.qp_num, qp, GFP_KERNEL);
+		if (ret)
+			kiw_ud_close(qp);
+		return ret;
+	}
+	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(QPN_MIN, QPN_MAX), &dev->next_qpn,
+			      GFP_KERNEL);
+	if (ret < 0)
+		return ret;
+	qp->ibqp.qp_num = qpn;
+	xa_store(&dev->qps, qpn, qp, GFP_KERNEL);
+	return 0;
+}
+
 int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata)
 {
 	struct kiw_device *dev = to_kiw_device(ibqp->device);
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct kiw_create_qp_req req = {};
 	struct kiw_ucontext *uctx;
-	u32 qpn;
 	int ret;
 
 	ret = qp_check_caps(attr);
@@ -183,6 +211,9 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	if (!udata)
 		return -EOPNOTSUPP;
 	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
+	/* An earlier provider doesn't know their slots. */
+	if (attr->qp_type == IB_QPT_UD && !(uctx->features & KIW_FEATURE_UD))
+		return -EOPNOTSUPP;
 	if (udata->inlen < sizeof(req) || udata->outlen < sizeof(struct kiw_create_qp_resp))
 		return -EINVAL;
 	if (ib_copy_from_udata(&req, udata, sizeof(req)))
@@ -202,6 +233,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	qp->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
 	qp->cookie = req.cookie;
 	qp->owner = get_pid(task_tgid(current));
+	qp->sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
 	attr->cap.max_send_sge = max(attr->cap.max_send_sge, 1U);
 	attr->cap.max_recv_sge = max(attr->cap.max_recv_sge, 1U);
 	ret = qp_alloc_queues(qp, uctx, &attr->cap);
@@ -210,7 +242,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	/* What the slots hold is what is granted. */
 	attr->cap.max_send_wr = qp->sq.entries;
 	attr->cap.max_recv_wr = qp->rq.entries;
-	attr->cap.max_inline_data = min_t(u32, qp->sq.map.stride - sizeof(struct kiw_wqe),
+	attr->cap.max_inline_data = min_t(u32, qp->sq.map.stride - qp->sq.head,
 					  KIW_MAX_INLINE);
 	qp->sq.max_sge = attr->cap.max_send_sge;
 	qp->rq.max_sge = attr->cap.max_recv_sge;
@@ -220,12 +252,9 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	if (ret)
 		goto free;
 	/* Last: it is found only when it is whole. */
-	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(QPN_MIN, QPN_MAX), &dev->next_qpn,
-			      GFP_KERNEL);
-	if (ret < 0)
+	ret = qp_number(qp);
+	if (ret)
 		goto free;
-	ibqp->qp_num = qpn;
-	xa_store(&dev->qps, qpn, qp, GFP_KERNEL);
 	return 0;
 
 free:
@@ -277,6 +306,8 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	kiw_qp_put(qp);
 	wait_for_completion(&freed);
 
+	if (qp->ud)
+		kiw_ud_close(qp);
 	qp_free_queues(qp);
 	put_pid(qp->owner);
 	mutex_destroy(&qp->mutex);
@@ -438,6 +469,8 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
+	if (qp->ud)
+		return kiw_ud_modify(qp, attr, mask);
 	if (mask & ~known)
 		return -EINVAL;
 	if ((mask & IB_QP_ACCESS_FLAGS) && (attr->qp_access_flags & ~rights))
@@ -465,6 +498,8 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
 	mutex_unlock(&qp->mutex);
+	if (qp->ud)
+		kiw_ud_query(qp, attr);
 	attr->port_num = 1;
 	attr->path_mtu = IB_MTU_4096;
 	attr->cap.max_send_wr = qp->sq.entries;
@@ -542,10 +577,13 @@ static int qp_doorbell(struct kiw_qp *qp, bool send)
 
 static int qp_ring(struct ib_qp *ibqp, bool send)
 {
+	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	int ret;
 
+	if (qp->ud)
+		return kiw_ud_doorbell(qp, send);
 	do {
-		ret = qp_doorbell(to_kiw_qp(ibqp), send);
+		ret = qp_doorbell(qp, send);
 	} while (ret == -EAGAIN);
 	return ret;
 }

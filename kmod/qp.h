@@ -8,7 +8,8 @@
  *                       all of struct kiw_stream; taken as owner in process context, as
  *                       bh_lock_sock by TCP when it calls back
  *   kiw_cq.lock         one completion queue
- * "The QP is held" below means: socket lock if a stream is attached, else the mutex.
+ * "The QP is held" below means: socket lock if a stream is attached, else the mutex. Datagram QPs
+ * never have a stream; ud.h says what it means for theirs.
  *
  * References (kiw_qp.ref): the verbs object, iw_cm between iw_get_qp and iw_rem_ref, the endpoint
  * that has the QP. The number is taken out of the table before the first is dropped.
@@ -29,6 +30,7 @@
 
 struct kiw_inbox;
 struct kiw_stream;
+struct kiw_ud;
 
 /**
  * struct kiw_qp - a queue pair
@@ -40,6 +42,7 @@ struct kiw_stream;
  * @mutex: see above
  * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
  *	read under RCU to take a reference
+ * @ud: what a datagram QP has instead, and no other; set as long as anybody can find the QP
  * @inbox: of the endpoint that connects or serves this QP, reference held; protected by @mutex
  * @sq: send queue
  * @rq: receive queue
@@ -63,6 +66,7 @@ struct kiw_qp {
 	struct completion		*freed;
 	struct mutex			mutex;
 	struct kiw_stream __rcu		*stream;
+	struct kiw_ud			*ud;
 	struct kiw_inbox		*inbox;
 
 	struct kiw_sq			sq;

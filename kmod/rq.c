@@ -72,7 +72,7 @@ static struct kiw_cqe *rq_add(struct kiw_cqe_batch *b, u64 wr_id, u32 index,
 }
 
 bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status,
-		     u32 len, u8 flags, u32 inv_stag)
+		     u32 len, u8 flags, u32 from)
 {
 	struct kiw_cqe_batch b;
 	struct kiw_cqe *cqe;
@@ -83,7 +83,10 @@ bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_sta
 	cqe = rq_add(&b, req->id, req->index, status);
 	cqe->byte_len = len;
 	cqe->flags = flags;
-	cqe->inv_stag = inv_stag;
+	if (flags & KIW_CQE_GRH)
+		cqe->src_qp = from;
+	else
+		cqe->inv_stag = from;
 	added = kiw_cqe_publish(&b);
 	WRITE_ONCE(rq_ring(&qp->rq)->cons, qp->rq.next);
 	return added;

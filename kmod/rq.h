@@ -59,12 +59,12 @@ enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req);
  * @status: outcome
  * @len: bytes received
  * @flags: KIW_CQE_*
- * @inv_stag: with KIW_CQE_WITH_INV
+ * @from: the STag with KIW_CQE_WITH_INV, the sender with KIW_CQE_GRH
  *
  * Return: false when the completion queue overflowed.
  */
 bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status,
-		     u32 len, u8 flags, u32 inv_stag);
+		     u32 len, u8 flags, u32 from);
 
 /** kiw_rq_open() - the process needn't ring the doorbell for what it posts */
 void kiw_rq_open(struct kiw_rq *rq);

@@ -97,13 +97,14 @@ enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
 		return KIW_TAKE_RING;
 	slot = kiw_ring_slot(&sq->map, sq->next, sq->entries);
 	memcpy(wqe, slot, sizeof(*wqe));
+	memcpy(&req->dest, slot + sizeof(*wqe), sq->head - sizeof(*wqe));
 	barrier();	/* from here on only the copy counts, */
 
 	good = wqe->num_sge <= sq->max_sge;
 	if (good && !(wqe->flags & KIW_WQE_INLINE))
-		memcpy(req->sge, slot + sizeof(*wqe), wqe->num_sge * sizeof(req->sge[0]));
+		memcpy(req->sge, slot + sq->head, wqe->num_sge * sizeof(req->sge[0]));
 	barrier();	/* of the buffers, too */
-	req->inline_data = slot + sizeof(*wqe);
+	req->inline_data = slot + sq->head;
 	req->index = sq->next++;
 	good = good && sq_req_good(sq, req);
 

@@ -10,6 +10,10 @@
 
 struct kiw_qp;
 
+/* Bytes of a slot in front of the buffers, without and with a destination */
+#define KIW_SQ_HEAD	sizeof(struct kiw_wqe)
+#define KIW_SQ_HEAD_UD	(sizeof(struct kiw_wqe) + sizeof(struct kiw_ud_dest))
+
 /**
  * enum kiw_send_kind - how a request becomes FPDUs
  * @KIW_SEND_UNTAGGED: a message on queue 0 (RFC 5040 section 5.3)
@@ -67,6 +71,7 @@ struct kiw_swr {
  * @done: index of the oldest request that has not completed; @done <= @next
  * @max_inline: bytes of payload that a slot holds
  * @max_sge: buffers that a slot holds
+ * @head: bytes of a slot in front of the buffers
  * @swr: @entries of them, for @done..@next
  */
 struct kiw_sq {
@@ -76,23 +81,26 @@ struct kiw_sq {
 	u32			done;
 	u16			max_inline;
 	u8			max_sge;
+	u8			head;
 	struct kiw_swr		*swr;
 };
 
 /**
  * struct kiw_send_req - a send request that was taken
  * @wqe: private copy of its slot
+ * @dest: likewise, where slots have one
  * @sge: private copy of its buffers; room for as many as the queue allows
  * @inline_data: its inline payload, still in the ring: each byte is read once
  * @index: in the send queue
  * @len: bytes of the message
  */
 struct kiw_send_req {
-	struct kiw_wqe	wqe;
-	struct kiw_sge	*sge;
-	const void	*inline_data;
-	u32		index;
-	u32		len;
+	struct kiw_wqe		wqe;
+	struct kiw_ud_dest	dest;
+	struct kiw_sge		*sge;
+	const void		*inline_data;
+	u32			index;
+	u32			len;
 };
 
 /* Outcome of looking for a request */

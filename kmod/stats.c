@@ -23,6 +23,14 @@ static const struct rdma_stat_desc stats_names[KIW_STAT_NUM] = {
 	[KIW_STAT_CQ_OVERFLOWS].name	= "cq_overflows",
 	[KIW_STAT_RING_ERRORS].name	= "ring_errors",
 	[KIW_STAT_LENT_BYTES].name	= "lent_bytes",
+	[KIW_STAT_UD_MALFORMED].name	= "ud_malformed",
+	[KIW_STAT_UD_VERSIONS].name	= "ud_versions",
+	[KIW_STAT_UD_CRC_ERRORS].name	= "ud_crc_errors",
+	[KIW_STAT_UD_NOT_READY].name	= "ud_not_ready",
+	[KIW_STAT_UD_QKEY_ERRORS].name	= "ud_qkey_errors",
+	[KIW_STAT_UD_NO_RECEIVES].name	= "ud_no_receives",
+	[KIW_STAT_UD_TOO_LONG].name	= "ud_too_long",
+	[KIW_STAT_UD_BAD_RECEIVES].name	= "ud_bad_receives",
 };
 
 struct rdma_hw_stats *kiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)

@@ -31,14 +31,25 @@ enum kiw_stat {
 	KIW_STAT_CQ_OVERFLOWS,
 	KIW_STAT_RING_ERRORS,		/* QPs with nonsense in their mapped rings */
 	KIW_STAT_LENT_BYTES,		/* payload that TCP was handed without a copy */
+	/* Datagrams that were dropped, each for the first reason that applies */
+	KIW_STAT_UD_MALFORMED,		/* not of our protocol, or with headers that it hasn't */
+	KIW_STAT_UD_VERSIONS,		/* of another version */
+	KIW_STAT_UD_CRC_ERRORS,
+	KIW_STAT_UD_NOT_READY,		/* the QP doesn't receive in its state */
+	KIW_STAT_UD_QKEY_ERRORS,
+	KIW_STAT_UD_NO_RECEIVES,	/* nothing was posted for them */
+	/* Datagrams that completed a receive request with an error */
+	KIW_STAT_UD_TOO_LONG,
+	KIW_STAT_UD_BAD_RECEIVES,	/* the request's buffers can't be written to */
 	KIW_STAT_NUM
 };
 
 /**
- * struct kiw_traffic - what streams have carried in full operation, one for each CPU
- * @sent_bytes: FPDUs that TCP has taken, with their headers, CRCs and markers
+ * struct kiw_traffic - what streams have carried in full operation, and datagrams; one for each CPU
+ * @sent_bytes: FPDUs that TCP has taken, with their headers, CRCs and markers; the same of UDP
  * @sent_fpdus: their number
- * @received_bytes: FPDUs that have been received, also those under way
+ * @received_bytes: FPDUs that have been received, also those under way; datagrams that weren't
+ *	dropped
  * @received_fpdus: the number of those that are complete
  */
 struct kiw_traffic {
@@ -91,7 +102,7 @@ int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 p
 /*
  * Answers a management datagram; see struct ib_device_ops.
  *
- * No datagrams travel over iWARP. RDMA core asks by them for what it shows in the folder counters
+ * No management datagrams travel over iWARP. RDMA core asks by them for what it shows in the folder counters
  * of a port: performance management (InfiniBand architecture, volume 1, chapter 16.1), its
  * ClassPortInfo, PortCounters and PortCountersExtended. Nothing else is answered.
  *

@@ -110,10 +110,12 @@ static inline struct kiw_device *to_kiw_device(struct ib_device *ibdev)
  * struct kiw_ucontext - one process's open device
  * @ibuctx: the part that RDMA core knows
  * @rings: those of its queues
+ * @features: KIW_FEATURES that its provider and this module know
  */
 struct kiw_ucontext {
 	struct ib_ucontext	ibuctx;
 	struct kiw_rings	rings;
+	u32			features;
 };
 
 static inline struct kiw_ucontext *to_kiw_ucontext(struct ib_ucontext *ibuctx)

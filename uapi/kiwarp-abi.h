@@ -71,9 +71,10 @@
 
 /*
  * What module and provider may know beyond version 2, as bits of a word that each tells the other.
- * Both use only what both know, so that neighbouring versions work together. None is defined yet.
+ * Both use only what both know, so that neighbouring versions work together.
  */
-#define KIW_FEATURES 0
+#define KIW_FEATURE_UD 0x1 /* datagram QPs: struct kiw_ud_dest in the send ring, KIW_CQE_GRH */
+#define KIW_FEATURES   KIW_FEATURE_UD
 
 /* Appended to the get_context request; a provider may leave it out, and then knows no feature. */
 struct kiw_get_context_req {
@@ -177,7 +178,7 @@ enum kiw_wr_op {
  * behind the header, before the buffers. Reserved fields must be 0, or the request is refused.
  */
 struct kiw_wqe {
-	__u8 opcode; /* enum kiw_wr_op */
+	__u8 opcode; /* enum kiw_wr_op; of a datagram QP KIW_WR_SEND only */
 	__u8 flags;  /* KIW_WQE_* */
 	__u8 num_sge;
 	__u8 reserved;
@@ -187,6 +188,26 @@ struct kiw_wqe {
 	__u32 rkey;                /* Write, Read: remote; Send with Invalidate: to invalidate */
 	__u32 reserved1;
 };
+
+/*
+ * Of a datagram QP (IB_QPT_UD), behind the header of each send ring slot, before the buffers. The
+ * kernel looks all of it up and checks it when it sends.
+ */
+struct kiw_ud_dest {
+	__u8 dgid[16];       /* address; those of IPv4 are mapped into IPv6 */
+	__u32 qpn;           /* UDP port */
+	__u32 qkey;          /* with the top bit set, the QP's own counts */
+	__u8 sgid_index;     /* slot of the GID table with the source */
+	__u8 hop_limit;      /* 0: the system's */
+	__u8 traffic_class;  /* 0: the system's */
+	__u8 reserved[5];
+};
+
+/* Payload of the longest message between datagram QPs, bytes: one datagram of IPv4 */
+#define KIW_UD_MAX_MSG 65483
+
+/* Bytes in front of what arrives at a datagram QP: its IPv6 header, or 20 bytes and that of IPv4 */
+#define KIW_GRH_LEN 40
 
 /*
  * Receive ring slot: this header, then num_sge times struct kiw_sge; room for the maximum at least.
@@ -201,6 +222,7 @@ struct kiw_rqe {
 /* Bits of kiw_cqe.flags. */
 #define KIW_CQE_SOLICITED 0x01 /* receive: the sender asked for an event */
 #define KIW_CQE_WITH_INV  0x02 /* receive: inv_stag was invalidated */
+#define KIW_CQE_GRH       0x04 /* receive of a datagram: has src_qp, byte_len with KIW_GRH_LEN */
 #define KIW_CQE_VOID      0x80 /* set by the process only: skip this one */
 
 /* Completion ring slot. */
@@ -210,7 +232,10 @@ struct kiw_cqe {
 	__u32 qp_num;
 	__u32 byte_len;
 	__u32 wq_index; /* of its request in the ring: everything up to it is free again */
-	__u32 inv_stag;
+	union {
+		__u32 inv_stag; /* with KIW_CQE_WITH_INV */
+		__u32 src_qp;   /* with KIW_CQE_GRH: the sender's UDP port */
+	};
 	__u8 opcode; /* enum kiw_wr_op */
 	__u8 status; /* values of enum ib_wc_status, which are those of enum ibv_wc_status */
 	__u8 flags;  /* KIW_CQE_* */
@@ -228,6 +253,7 @@ KIW_ABI_ASSERT(sizeof(struct kiw_wq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_cq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_sge) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_wqe) == 32);
+KIW_ABI_ASSERT(sizeof(struct kiw_ud_dest) == 32);
 KIW_ABI_ASSERT(sizeof(struct kiw_rqe) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_cqe) == 64);
 

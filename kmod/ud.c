@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Datagram queue pairs: the socket, the verbs and the doorbells.
+ *
+ * How one goes, in two steps. Unreachable: its number is withdrawn, RDMA core calls no verb of it
+ * any more, and kiw_ud_close() clears @open under the lock, so that no callback uses it or queues
+ * its work, which it then cancels. Released: the socket, and a grace period later struct kiw_ud,
+ * which callbacks on their way out may still be looking at. kiw_ud_exit() waits for these.
+ */
+#include "ud.h"
+
+#include <linux/net.h>
+#include <linux/slab.h>
+#include <net/inet_sock.h>
+#include <net/udp.h>
+#include <net/udp_tunnel.h>
+#include <rdma/rdma_cm_ib.h>
+
+#include "compat.h"
+#include "qp.h"
+#include "ud_rx.h"
+#include "ud_tx.h"
+
+/* Any but 0: UDP has a callback take its datagrams */
+#define UD_ENCAP_TYPE 1
+
+static struct workqueue_struct *ud_wq;
+
+/* --- states --------------------------------------------------------------------------------- */
+
+/* What is posted completes with a flush error. */
+static void ud_flush(struct kiw_ud *ud)
+{
+	lockdep_assert_held(&ud->qp->mutex);
+	kiw_ud_unsend(ud);
+	kiw_sq_flush(ud->qp);
+	spin_lock_bh(&ud->lock);
+	kiw_rq_flush(ud->qp, NULL);
+	spin_unlock_bh(&ud->lock);
+}
+
+static void ud_raise_fatal(struct kiw_ud *ud)
+{
+	struct ib_qp *ibqp = &ud->qp->ibqp;
+	struct ib_event event = {
+		.device = ibqp->device,
+		.element.qp = ibqp,
+		.event = IB_EVENT_QP_FATAL,
+	};
+
+	if (ibqp->event_handler)
+		ibqp->event_handler(&event, ibqp->qp_context);
+}
+
+/*
+ * The process has ruined its rings, or left no room for completions. Its work flushes, since
+ * callbacks don't have the send queue.
+ */
+static void ud_break(struct kiw_ud *ud)
+{
+	spin_lock_bh(&ud->lock);
+	if (ud->open && ud->state != IB_QPS_ERR) {
+		WRITE_ONCE(ud->state, IB_QPS_ERR);
+		ud->fatal = true;
+		queue_work(ud_wq, &ud->work);
+	}
+	spin_unlock_bh(&ud->lock);
+}
+
+static void ud_send(struct kiw_ud *ud)
+{
+	switch (kiw_ud_send(ud, KIW_UD_BUDGET)) {
+	case KIW_UD_SENT_ALL:
+	case KIW_UD_SENT_STALLED:
+		break;
+	case KIW_UD_SENT_SOME:
+		queue_work(ud_wq, &ud->work);
+		break;
+	case KIW_UD_SENT_BROKEN:
+		ud_break(ud);
+		break;
+	}
+}
+
+static void ud_work(struct work_struct *work)
+{
+	struct kiw_ud *ud = container_of(work, struct kiw_ud, work);
+	bool fatal = false;
+
+	mutex_lock(&ud->qp->mutex);
+	switch (READ_ONCE(ud->state)) {
+	case IB_QPS_RTS:
+		ud_send(ud);
+		break;
+	case IB_QPS_ERR:
+		ud_flush(ud);
+		spin_lock_bh(&ud->lock);
+		swap(fatal, ud->fatal);
+		spin_unlock_bh(&ud->lock);
+		break;
+	default:
+		break;
+	}
+	mutex_unlock(&ud->qp->mutex);
+	if (fatal)
+		ud_raise_fatal(ud);
+}
+
+/* --- the socket ----------------------------------------------------------------------------- */
+
+/* UDP's callback: in softirq, under RCU. The datagram is ours, whatever becomes of it. */
+static int ud_rcv(struct sock *sk, struct sk_buff *skb)
+{
+	struct kiw_ud *ud = rcu_dereference_sk_user_data(sk);
+
+	if (ud && !kiw_ud_receive(ud, skb))
+		ud_break(ud);
+	consume_skb(skb);
+	return 0;
+}
+
+/* The kernel has freed a packet of the socket. */
+static void ud_write_space(struct sock *sk)
+{
+	struct kiw_ud *ud;
+
+	smp_mb();	/* pairs with that in udtx_stall() */
+	rcu_read_lock();
+	ud = rcu_dereference_sk_user_data(sk);
+	if (ud && READ_ONCE(ud->stalled)) {
+		spin_lock_bh(&ud->lock);
+		if (ud->open)
+			queue_work(ud_wq, &ud->work);
+		spin_unlock_bh(&ud->lock);
+	}
+	rcu_read_unlock();
+}
+
+/* A socket for both IPs, or for IPv4 where there is no other */
+static int ud_make_socket(struct kiw_device *dev, struct socket **sock)
+{
+	int err = sock_create_kern(dev->net, AF_INET6, SOCK_DGRAM, IPPROTO_UDP, sock);
+
+	if (err == -EAFNOSUPPORT)
+		err = sock_create_kern(dev->net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, sock);
+	/* So it says when there is no memory for one. */
+	return err == -ENFILE ? -ENOMEM : err;
+}
+
+static int ud_bind(struct socket *sock, struct kiw_device *dev)
+{
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6 };
+	struct sockaddr_in any4 = { .sin_family = AF_INET };
+	struct sock *sk = sock->sk;
+	int err;
+
+	err = sock_bindtoindex(sk, dev->ifindex, true);
+	if (err)
+		return err;
+	if (sk->sk_family == AF_INET)
+		return kernel_bind(sock, kiw_sockaddr(&any4), sizeof(any4));
+	sk->sk_ipv6only = false;
+	return kernel_bind(sock, kiw_sockaddr(&any), sizeof(any));
+}
+
+/* Datagrams come to ud_rcv() from here on, none to the socket's queue. */
+static void ud_hook(struct kiw_ud *ud)
+{
+	struct sock *sk = ud->sock->sk;
+
+	rcu_assign_sk_user_data(sk, ud);
+	ud->saved_write_space = sk->sk_write_space;
+	WRITE_ONCE(sk->sk_write_space, ud_write_space);
+	/* What the CRC covers needs no checksum of UDP. IPv6 demands one. */
+	sk->sk_no_check_tx = true;
+	WRITE_ONCE(udp_sk(sk)->encap_rcv, ud_rcv);
+	WRITE_ONCE(udp_sk(sk)->encap_type, UD_ENCAP_TYPE);
+	udp_tunnel_encap_enable(sk);
+}
+
+int kiw_ud_open(struct kiw_qp *qp)
+{
+	u32 sges = qp->sq.max_sge + qp->rq.max_sge;
+	struct kiw_ud *ud;
+	int err;
+
+	ud = kzalloc(struct_size(ud, sge, sges), GFP_KERNEL_ACCOUNT);
+	if (!ud)
+		return -ENOMEM;
+	ud->qp = qp;
+	spin_lock_init(&ud->lock);
+	ud->state = IB_QPS_RESET;
+	ud->req.sge = ud->sge;
+	ud->recv.sge = ud->sge + qp->sq.max_sge;
+	INIT_WORK(&ud->work, ud_work);
+	err = ud_make_socket(qp->dev, &ud->sock);
+	if (err)
+		goto free;
+	ud->open = true;
+	ud_hook(ud);
+	qp->ud = ud;
+	err = ud_bind(ud->sock, qp->dev);
+	if (err) {
+		kiw_ud_close(qp);
+		return err;
+	}
+	return ntohs(inet_sk(ud->sock->sk)->inet_sport);
+
+free:
+	kfree(ud);
+	return err;
+}
+
+void kiw_ud_close(struct kiw_qp *qp)
+{
+	struct kiw_ud *ud = qp->ud;
+
+	spin_lock_bh(&ud->lock);
+	ud->open = false;
+	spin_unlock_bh(&ud->lock);
+	cancel_work_sync(&ud->work);
+	/* Packets may outlive the socket, and even the module. */
+	WRITE_ONCE(ud->sock->sk->sk_write_space, ud->saved_write_space);
+	rcu_assign_sk_user_data(ud->sock->sk, NULL);
+	sock_release(ud->sock);
+	qp->ud = NULL;
+	kiw_batch_free(&ud->batch);
+	kfree_rcu(ud, rcu);
+}
+
+/* --- verbs ---------------------------------------------------------------------------------- */
+
+/*
+ * librdmacm believes that all queue pairs of iWARP take rights, and none takes a Q_Key; it means
+ * RDMA_UDP_QKEY then.
+ */
+static bool ud_is_rdma_cms(enum ib_qp_state from, enum ib_qp_state to, int mask)
+{
+	return from == IB_QPS_RESET && to == IB_QPS_INIT &&
+	       mask == (IB_QP_STATE | IB_QP_ACCESS_FLAGS | IB_QP_PORT);
+}
+
+/* There is no order between datagrams, so nothing to drain: SQD and SQE aren't had. */
+static bool ud_may_go(enum ib_qp_state from, enum ib_qp_state to, int mask)
+{
+	if (to == IB_QPS_SQD || to == IB_QPS_SQE)
+		return false;
+	return ud_is_rdma_cms(from, to, mask) ||
+	       ib_modify_qp_is_ok(from, to, IB_QPT_UD, mask);
+}
+
+static int ud_change(struct kiw_ud *ud, const struct ib_qp_attr *attr, int mask)
+{
+	enum ib_qp_state from, to;
+	int ret = -EINVAL;
+
+	spin_lock_bh(&ud->lock);
+	from = ud->state;
+	to = mask & IB_QP_STATE ? attr->qp_state : from;
+	if (((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != from) || !ud_may_go(from, to, mask))
+		goto unlock;
+	if (mask & IB_QP_QKEY)
+		WRITE_ONCE(ud->qkey, attr->qkey);
+	else if (ud_is_rdma_cms(from, to, mask))
+		WRITE_ONCE(ud->qkey, RDMA_UDP_QKEY);
+	if (to == IB_QPS_RESET) {
+		kiw_rq_forget(&ud->qp->rq);
+		kiw_rq_open(&ud->qp->rq);
+	}
+	WRITE_ONCE(ud->state, to);
+	ret = 0;
+unlock:
+	spin_unlock_bh(&ud->lock);
+	return ret;
+}
+
+int kiw_ud_modify(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	struct kiw_ud *ud = qp->ud;
+	int ret;
+
+	mutex_lock(&qp->mutex);
+	ret = ud_change(ud, attr, mask);
+	if (!ret && READ_ONCE(ud->state) == IB_QPS_ERR) {
+		ud_flush(ud);
+	} else if (!ret && READ_ONCE(ud->state) == IB_QPS_RESET) {
+		kiw_ud_unsend(ud);
+		kiw_sq_forget(&qp->sq);
+		kiw_sq_flag(&qp->sq, 0);
+	}
+	mutex_unlock(&qp->mutex);
+	return ret;
+}
+
+void kiw_ud_query(struct kiw_qp *qp, struct ib_qp_attr *attr)
+{
+	attr->qp_state = READ_ONCE(qp->ud->state);
+	attr->cur_qp_state = attr->qp_state;
+	attr->qkey = READ_ONCE(qp->ud->qkey);
+}
+
+int kiw_ud_doorbell(struct kiw_qp *qp, bool send)
+{
+	struct kiw_ud *ud = qp->ud;
+	int ret = 0;
+
+	mutex_lock(&qp->mutex);
+	if (READ_ONCE(ud->state) == IB_QPS_ERR)
+		ud_flush(ud);
+	else if (send && READ_ONCE(ud->state) == IB_QPS_RTS)
+		ud_send(ud);
+	else if (send)
+		ret = -EINVAL;
+	mutex_unlock(&qp->mutex);
+	return ret;
+}
+
+int kiw_ud_init(void)
+{
+	ud_wq = alloc_workqueue("kiwarp_ud", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return ud_wq ? 0 : -ENOMEM;
+}
+
+/* Sockets are gone; callbacks of theirs may be running their last lines. */
+void kiw_ud_exit(void)
+{
+	synchronize_net();
+	destroy_workqueue(ud_wq);
+}

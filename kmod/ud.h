@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Datagram queue pairs: a UDP socket in place of a stream. Its port is the QP's number, and it is
+ * bound to the interface of the device. Nothing that arrives is ever answered, and nothing that
+ * arrives ends the QP.
+ *
+ * Locks, outermost first:
+ *   kiw_qp.mutex	the send queue, what sends, and every change by a verb
+ *   kiw_ud.lock	the receive queue, @state, @qkey, @open, @fatal; taken with BH off, also by
+ *			UDP when it calls back
+ *   kiw_cq.lock	one completion queue
+ * "The QP is held" means the first for functions of the send queue, the second for those of the
+ * receive queue.
+ *
+ * References: the QP has the only one. Callbacks of the socket find it under RCU and look at @open
+ * under the lock before they touch anything else; kiw_ud_close() clears that, and the memory goes
+ * a grace period later.
+ */
+#ifndef KIWARP_UD_H
+#define KIWARP_UD_H
+
+#include <linux/net.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+#include "batch.h"
+#include "rq.h"
+#include "sq.h"
+
+struct kiw_qp;
+
+/* Send requests that one caller sends, before the rest is left to the work */
+#define KIW_UD_BUDGET 256
+
+/**
+ * struct kiw_ud - what a datagram QP has in place of a stream; see above for what protects what
+ * @qp: queue pair
+ * @sock: UDP socket
+ * @lock: see above
+ * @open: kiw_ud_close() has not begun
+ * @state: IB_QPS_RESET, INIT, RTR, RTS or ERR
+ * @qkey: datagrams with another one are dropped
+ * @recv: the receive request of the datagram that is being placed
+ * @req: the send request that was taken
+ * @batch: the datagram of @req, when UDP had no room for it; or empty
+ * @msn: messages that were sent
+ * @stalled: UDP had no room: kiw_ud_write_space() has the work go on
+ * @fatal: the process is to be told that the QP is in error
+ * @saved_write_space: the socket's own callback
+ * @work: sends what a doorbell couldn't, or ends what a callback found broken
+ * @rcu: callbacks may be on their way out
+ * @sge: for @req and @recv
+ */
+struct kiw_ud {
+	struct kiw_qp		*qp;
+	struct socket		*sock;
+	spinlock_t		lock;
+	bool			open;
+	enum ib_qp_state	state;
+	u32			qkey;
+	struct kiw_recv_req	recv;
+
+	struct kiw_send_req	req;
+	struct kiw_batch	batch;
+	u32			msn;
+	bool			stalled;
+	bool			fatal;
+	void			(*saved_write_space)(struct sock *sk);
+	struct work_struct	work;
+	struct rcu_head		rcu;
+	struct kiw_sge		sge[];
+};
+
+/**
+ * kiw_ud_open() - give a new QP its socket
+ * @qp: QP; all but its number is set
+ *
+ * Return: the port, or a negative errno.
+ */
+int kiw_ud_open(struct kiw_qp *qp);
+
+/** kiw_ud_close() - take the socket away; no callback uses the QP any more; may sleep */
+void kiw_ud_close(struct kiw_qp *qp);
+
+/** kiw_ud_modify() - the verb; see struct ib_device_ops */
+int kiw_ud_modify(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
+
+/** kiw_ud_query() - add to the attributes of a QP what datagrams have */
+void kiw_ud_query(struct kiw_qp *qp, struct ib_qp_attr *attr);
+
+/**
+ * kiw_ud_doorbell() - look at a ring
+ * @qp: QP
+ * @send: at the send ring, else at the receive ring
+ *
+ * Return: 0, or -EINVAL when nothing may be sent in this state.
+ */
+int kiw_ud_doorbell(struct kiw_qp *qp, bool send);
+
+int kiw_ud_init(void);
+void kiw_ud_exit(void);
+
+#endif /* KIWARP_UD_H */

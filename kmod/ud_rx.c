@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Datagrams from UDP's callback. A datagram is judged before any of it is placed: its header, its
+ * CRC, then its Q_Key. One that fails is counted and dropped without an answer; the QP goes on.
+ */
+#include "ud_rx.h"
+
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/skbuff.h>
+#include <linux/udp.h>
+
+#include "qp.h"
+#include "region.h"
+#include "ud.h"
+#include "proto/crc.h"
+#include "proto/dgram.h"
+
+/* --- judging -------------------------------------------------------------------------------- */
+
+/* @len: bytes that UDP carries, with the CRC at their end */
+static bool udrx_crc_good(struct sk_buff *skb, u32 len)
+{
+	u32 end = sizeof(struct udphdr) + len - KIW_DGRAM_CRC_SIZE;
+	u32 covered = len - KIW_DGRAM_CRC_SIZE, done, n;
+	u32 crc = kiw_crc_init();
+	struct skb_seq_state walk;
+	__le32 wire;
+	const u8 *p;
+
+	skb_prepare_seq_read(skb, sizeof(struct udphdr), end, &walk);
+	for (done = 0; done < covered; done += n) {
+		/* It may return more than was asked for. */
+		n = min(skb_seq_read(done, &p, &walk), covered - done);
+		if (!n)
+			break;
+		crc = kiw_crc_update(crc, p, n);
+	}
+	skb_abort_seq_read(&walk);
+	return done == covered && !skb_copy_bits(skb, end, &wire, sizeof(wire)) &&
+	       wire == kiw_crc_wire(crc);
+}
+
+/* Return: the counter of those that are dropped, or KIW_STAT_NUM. */
+static enum kiw_stat udrx_judge(struct sk_buff *skb, struct kiw_dgram *d)
+{
+	u32 len = skb->len - sizeof(struct udphdr);
+	u8 buf[KIW_DGRAM_HDR_LEN];
+	const u8 *hdr;
+
+	hdr = skb_header_pointer(skb, sizeof(struct udphdr), min_t(u32, len, sizeof(buf)), buf);
+	if (!hdr)
+		return KIW_STAT_UD_MALFORMED;
+	switch (kiw_dgram_parse(hdr, len, d)) {
+	case KIW_DGRAM_OK:
+		break;
+	case KIW_DGRAM_MALFORMED:
+		return KIW_STAT_UD_MALFORMED;
+	case KIW_DGRAM_OTHER_VERSION:
+		return KIW_STAT_UD_VERSIONS;
+	}
+	return udrx_crc_good(skb, len) ? KIW_STAT_NUM : KIW_STAT_UD_CRC_ERRORS;
+}
+
+/* --- placing -------------------------------------------------------------------------------- */
+
+/*
+ * What a receiver finds in front of the message, and InfiniBand calls the GRH: the IPv6 header, or
+ * that of IPv4 behind 20 bytes of zeros. Without options and with the length of this datagram, so
+ * that it is good by itself.
+ */
+static void udrx_grh(const struct sk_buff *skb, u8 *grh)
+{
+	struct ipv6hdr *six = (struct ipv6hdr *)grh;
+	struct iphdr *four = (struct iphdr *)(grh + KIW_GRH_LEN - sizeof(*four));
+
+	BUILD_BUG_ON(sizeof(*six) != KIW_GRH_LEN);
+	if (skb->protocol == htons(ETH_P_IPV6)) {
+		*six = *ipv6_hdr(skb);
+		six->payload_len = htons(skb->len);
+		six->nexthdr = IPPROTO_UDP;
+		return;
+	}
+	memset(grh, 0, KIW_GRH_LEN);
+	*four = *ip_hdr(skb);
+	four->ihl = sizeof(*four) / 4;
+	four->tot_len = htons(sizeof(*four) + skb->len);
+	four->frag_off = 0;
+	four->check = 0;
+	four->check = ip_fast_csum(four, four->ihl);
+}
+
+/*
+ * struct udrx_source - the bytes to place
+ * @walk: over the message
+ * @p: next bytes
+ * @n: how many of them lie at @p, the last time perhaps more than the message has
+ * @done: bytes of the message that were walked over
+ */
+struct udrx_source {
+	struct skb_seq_state	walk;
+	const u8		*p;
+	u32			n;
+	u32			done;
+};
+
+/* Begin with the GRH. */
+static void udrx_source_open(struct udrx_source *src, struct sk_buff *skb, const u8 *grh, u32 len)
+{
+	u32 from = sizeof(struct udphdr) + KIW_DGRAM_HDR_LEN;
+
+	skb_prepare_seq_read(skb, from, from + len, &src->walk);
+	src->p = grh;
+	src->n = KIW_GRH_LEN;
+	src->done = 0;
+}
+
+/* The bytes are mapped before the region is: mappings are given back in the reverse order. */
+static bool udrx_source_fill(struct udrx_source *src)
+{
+	if (!src->n) {
+		src->n = skb_seq_read(src->done, &src->p, &src->walk);
+		src->done += src->n;
+	}
+	return src->n;
+}
+
+static bool udrx_to_region(const struct kiw_qp *qp, struct udrx_source *src,
+			   const struct kiw_sge *sge, u32 n)
+{
+	struct kiw_region_use use;
+	u64 addr = sge->addr;
+	u32 chunk;
+	void *to;
+
+	if (kiw_region_begin(qp, sge->lkey, IB_ACCESS_LOCAL_WRITE, addr, n, &use))
+		return false;
+	for (; n && udrx_source_fill(src); n -= chunk, addr += chunk) {
+		chunk = min(n, src->n);
+		to = kiw_region_chunk(use.region, addr, &chunk);
+		memcpy(to, src->p, chunk);
+		kunmap_local(to);
+		src->p += chunk;
+		src->n -= chunk;
+	}
+	kiw_region_end(&use);
+	return !n;
+}
+
+static bool udrx_to_list(const struct kiw_qp *qp, struct udrx_source *src,
+			 const struct kiw_sge *sge, u32 len)
+{
+	u32 part;
+
+	for (; len; len -= part, sge++) {
+		part = min(len, sge->length);
+		if (part && !udrx_to_region(qp, src, sge, part))
+			return false;
+	}
+	return true;
+}
+
+static bool udrx_place(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
+{
+	struct udrx_source src;
+	u8 grh[KIW_GRH_LEN];
+	bool placed;
+
+	udrx_grh(skb, grh);
+	udrx_source_open(&src, skb, grh, d->payload_len);
+	placed = udrx_to_list(ud->qp, &src, ud->recv.sge, KIW_GRH_LEN + d->payload_len);
+	skb_abort_seq_read(&src.walk);
+	return placed;
+}
+
+/* --- receiving ------------------------------------------------------------------------------ */
+
+/* Return: as kiw_ud_receive(). */
+static bool udrx_complete(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
+{
+	struct kiw_stats *stats = &ud->qp->dev->stats;
+	struct kiw_recv_req *recv = &ud->recv;
+	u32 len = KIW_GRH_LEN + d->payload_len;
+
+	if (len > recv->room) {
+		kiw_stat_inc(stats, KIW_STAT_UD_TOO_LONG);
+		return kiw_rq_complete(ud->qp, recv, IB_WC_LOC_LEN_ERR, 0, 0, 0);
+	}
+	if (!udrx_place(ud, skb, d)) {
+		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
+		return kiw_rq_complete(ud->qp, recv, IB_WC_LOC_PROT_ERR, 0, 0, 0);
+	}
+	kiw_traffic_received(stats, skb->len - sizeof(struct udphdr), 1);
+	return kiw_rq_complete(ud->qp, recv, IB_WC_SUCCESS, len,
+			       KIW_CQE_GRH | (d->solicited ? KIW_CQE_SOLICITED : 0),
+			       ntohs(udp_hdr(skb)->source));
+}
+
+static bool udrx_deliver(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
+{
+	struct kiw_stats *stats = &ud->qp->dev->stats;
+
+	lockdep_assert_held(&ud->lock);
+	if (ud->state != IB_QPS_RTR && ud->state != IB_QPS_RTS) {
+		kiw_stat_inc(stats, KIW_STAT_UD_NOT_READY);
+		return true;
+	}
+	if (d->qkey != ud->qkey) {
+		kiw_stat_inc(stats, KIW_STAT_UD_QKEY_ERRORS);
+		return true;
+	}
+	switch (kiw_rq_take(&ud->qp->rq, &ud->recv)) {
+	case KIW_TAKE_ONE:
+		return udrx_complete(ud, skb, d);
+	case KIW_TAKE_BAD:
+		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
+		return kiw_rq_complete(ud->qp, &ud->recv, IB_WC_LOC_QP_OP_ERR, 0, 0, 0);
+	case KIW_TAKE_RING:
+		kiw_stat_inc(stats, KIW_STAT_RING_ERRORS);
+		return false;
+	case KIW_TAKE_NONE:
+		break;
+	}
+	kiw_stat_inc(stats, KIW_STAT_UD_NO_RECEIVES);
+	return true;
+}
+
+bool kiw_ud_receive(struct kiw_ud *ud, struct sk_buff *skb)
+{
+	enum kiw_stat dropped;
+	struct kiw_dgram d;
+	bool whole = true;
+
+	dropped = udrx_judge(skb, &d);
+	spin_lock(&ud->lock);
+	if (!ud->open)
+		goto out;
+	if (dropped == KIW_STAT_NUM)
+		whole = udrx_deliver(ud, skb, &d);
+	else
+		kiw_stat_inc(&ud->qp->dev->stats, dropped);
+out:
+	spin_unlock(&ud->lock);
+	return whole;
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A request becomes a datagram in memory of ours: nobody can change what its CRC covers. UDP is
+ * called without waiting. Once it has the datagram, the request is complete; where the datagram
+ * gets is nobody's promise.
+ */
+#include "ud_tx.h"
+
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/socket.h>
+#include <net/sock.h>
+
+#include "builder.h"
+#include "cqe.h"
+#include "gid.h"
+#include "qp.h"
+#include "ud.h"
+#include "proto/dgram.h"
+
+/* --- where to ------------------------------------------------------------------------------- */
+
+/*
+ * struct udtx_path - addresses of a datagram, as a socket takes them
+ * @to: destination
+ * @to_len: bytes of it
+ * @control: source, hop limit and traffic class
+ * @control_len: bytes of them
+ */
+struct udtx_path {
+	union {
+		struct sockaddr_in	four;
+		struct sockaddr_in6	six;
+	} to;
+	int	to_len;
+	u8	control[CMSG_SPACE(sizeof(struct in6_pktinfo)) + 2 * CMSG_SPACE(sizeof(int))]
+		__aligned(__alignof__(struct cmsghdr));
+	u32	control_len;
+};
+
+static void udtx_control(struct udtx_path *path, int level, int type, const void *data, u32 len)
+{
+	struct cmsghdr *cmsg = (struct cmsghdr *)(path->control + path->control_len);
+
+	cmsg->cmsg_level = level;
+	cmsg->cmsg_type = type;
+	cmsg->cmsg_len = CMSG_LEN(len);
+	memcpy(CMSG_DATA(cmsg), data, len);
+	path->control_len += CMSG_SPACE(len);
+}
+
+static void udtx_control_int(struct udtx_path *path, int level, int type, int value)
+{
+	if (value)
+		udtx_control(path, level, type, &value, sizeof(value));
+}
+
+static void udtx_path_ipv4(struct udtx_path *path, const struct kiw_ud_dest *dest, __be32 from,
+			   __be32 to)
+{
+	struct in_pktinfo info = { .ipi_spec_dst.s_addr = from };
+
+	path->to.four.sin_family = AF_INET;
+	path->to.four.sin_port = htons(dest->qpn);
+	path->to.four.sin_addr.s_addr = to;
+	path->to_len = sizeof(path->to.four);
+	udtx_control(path, SOL_IP, IP_PKTINFO, &info, sizeof(info));
+}
+
+/* A socket of IPv6 takes mapped addresses. The scope is that of the interface it is bound to. */
+static void udtx_path_ipv6(struct udtx_path *path, const struct kiw_ud_dest *dest, int ifindex,
+			   const struct in6_addr *from, const struct in6_addr *to)
+{
+	struct in6_pktinfo info = { .ipi6_addr = *from };
+
+	path->to.six.sin6_family = AF_INET6;
+	path->to.six.sin6_port = htons(dest->qpn);
+	path->to.six.sin6_addr = *to;
+	if (ipv6_addr_type(to) & IPV6_ADDR_LINKLOCAL)
+		path->to.six.sin6_scope_id = ifindex;
+	path->to_len = sizeof(path->to.six);
+	udtx_control(path, SOL_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+}
+
+/* Return: false if the request names no destination, or no source that fits. */
+static bool udtx_path(struct kiw_ud *ud, struct udtx_path *path)
+{
+	const struct kiw_ud_dest *dest = &ud->req.dest;
+	struct kiw_device *dev = ud->qp->dev;
+	struct in6_addr from, to;
+
+	memset(path, 0, sizeof(*path));
+	memcpy(&to, dest->dgid, sizeof(to));
+	if (!dest->qpn || dest->qpn > U16_MAX || !kiw_gid_path(dev, dest->sgid_index, &to, &from))
+		return false;
+	if (ud->sock->sk->sk_family == AF_INET6)
+		udtx_path_ipv6(path, dest, dev->ifindex, &from, &to);
+	else if (ipv6_addr_v4mapped(&to))
+		udtx_path_ipv4(path, dest, from.s6_addr32[3], to.s6_addr32[3]);
+	else
+		return false;
+
+	if (ipv6_addr_v4mapped(&to)) {
+		udtx_control_int(path, SOL_IP, IP_TTL, dest->hop_limit);
+		udtx_control_int(path, SOL_IP, IP_TOS, dest->traffic_class);
+	} else {
+		udtx_control_int(path, SOL_IPV6, IPV6_HOPLIMIT, dest->hop_limit);
+		udtx_control_int(path, SOL_IPV6, IPV6_TCLASS, dest->traffic_class);
+	}
+	return true;
+}
+
+/* --- one datagram --------------------------------------------------------------------------- */
+
+/* Put the payload of the request into the datagram. */
+static enum ib_wc_status udtx_put_payload(struct kiw_ud *ud, struct kiw_builder *f)
+{
+	const struct kiw_send_req *req = &ud->req;
+	enum kiw_region_fault fault;
+	const struct kiw_sge *sge;
+	int ret;
+
+	if (req->wqe.flags & KIW_WQE_INLINE)
+		return kiw_fpdu_put(f, req->inline_data, req->len) ? IB_WC_GENERAL_ERR :
+								     IB_WC_SUCCESS;
+	for (sge = req->sge; sge != req->sge + req->wqe.num_sge; sge++) {
+		if (!sge->length)
+			continue;
+		ret = kiw_fpdu_put_region(f, sge->lkey, 0, sge->addr, sge->length, &fault);
+		if (ret == -EFAULT)
+			return IB_WC_LOC_PROT_ERR;
+		if (ret)
+			return IB_WC_GENERAL_ERR;
+	}
+	return IB_WC_SUCCESS;
+}
+
+/* Controlled keys, which have the top bit set, only privileged programs can give to a QP. */
+static u32 udtx_qkey(const struct kiw_ud *ud)
+{
+	return ud->req.dest.qkey & BIT(31) ? READ_ONCE(ud->qkey) : ud->req.dest.qkey;
+}
+
+static enum ib_wc_status udtx_build(struct kiw_ud *ud)
+{
+	const struct kiw_send_req *req = &ud->req;
+	struct kiw_builder f = {
+		.batch = &ud->batch,
+		.qp = ud->qp,
+		.gfp = ud->sock->sk->sk_allocation,
+	};
+	enum ib_wc_status status = IB_WC_GENERAL_ERR;
+	u8 hdr[KIW_DGRAM_HDR_LEN];
+
+	BUILD_BUG_ON(KIW_UD_MAX_MSG != KIW_DGRAM_MAX_MSG);
+	if (req->wqe.opcode != KIW_WR_SEND ||
+	    memchr_inv(req->dest.reserved, 0, sizeof(req->dest.reserved)))
+		return IB_WC_LOC_QP_OP_ERR;
+	if (req->len > KIW_UD_MAX_MSG)
+		return IB_WC_LOC_LEN_ERR;
+	kiw_dgram_build(hdr, req->wqe.flags & KIW_WQE_SOLICITED, udtx_qkey(ud), ud->msn);
+	if (!kiw_fpdu_begin_datagram(&f, hdr, sizeof(hdr)))
+		status = udtx_put_payload(ud, &f);
+	if (!status && kiw_fpdu_end_datagram(&f))
+		status = IB_WC_GENERAL_ERR;
+	if (status)
+		kiw_fpdu_undo(&f);
+	return status;
+}
+
+/* Return: what UDP says. */
+static int udtx_hand_over(struct kiw_ud *ud, struct udtx_path *path)
+{
+	const struct kiw_batch *b = &ud->batch;
+	struct msghdr msg = {
+		.msg_name = &path->to,
+		.msg_namelen = path->to_len,
+		.msg_control = path->control,
+		.msg_controllen = path->control_len,
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
+	};
+
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, b->mem.piece, b->pieces, b->len);
+	return sock_sendmsg(ud->sock, &msg);
+}
+
+/*
+ * Send the request that was taken. Return: its outcome, or -EAGAIN when UDP has no room; what was
+ * built then stays.
+ */
+static int udtx_send_one(struct kiw_ud *ud)
+{
+	struct kiw_stats *stats = &ud->qp->dev->stats;
+	struct udtx_path path;
+	int ret;
+
+	if (!ud->batch.len) {
+		ret = udtx_build(ud);
+		if (ret)
+			return ret;
+	}
+	if (!udtx_path(ud, &path)) {
+		kiw_ud_unsend(ud);
+		return IB_WC_LOC_QP_OP_ERR;
+	}
+	ret = udtx_hand_over(ud, &path);
+	if (ret == -EAGAIN)
+		return ret;
+	if (ret >= 0) {
+		kiw_traffic_sent(stats, ud->batch.len, 1);
+		ud->msn++;
+	}
+	kiw_ud_unsend(ud);
+	/* There is no way to there, or a packet filter doesn't want it. */
+	return ret < 0 ? IB_WC_GENERAL_ERR : IB_WC_SUCCESS;
+}
+
+void kiw_ud_unsend(struct kiw_ud *ud)
+{
+	lockdep_assert_held(&ud->qp->mutex);
+	kiw_batch_clear(&ud->batch);
+}
+
+/* --- the ring ------------------------------------------------------------------------------- */
+
+/*
+ * UDP had no room. Return: whether it has now, and calls back no more. Either the callback sees the
+ * flag, or we see what it made room of.
+ */
+static bool udtx_stall(struct kiw_ud *ud)
+{
+	const struct sock *sk = ud->sock->sk;
+
+	WRITE_ONCE(ud->stalled, true);
+	smp_mb();	/* pairs with that of the write-space callback */
+	return sk_wmem_alloc_get(sk) < READ_ONCE(sk->sk_sndbuf);
+}
+
+/* Return: KIW_UD_SENT_SOME if there may be more to send. */
+static enum kiw_ud_sent udtx_next(struct kiw_ud *ud)
+{
+	struct kiw_sq *sq = &ud->qp->sq;
+	int status;
+
+	if (!ud->batch.len) {
+		switch (kiw_sq_take(sq, &ud->req)) {
+		case KIW_TAKE_NONE:
+			return KIW_UD_SENT_ALL;
+		case KIW_TAKE_ONE:
+			break;
+		case KIW_TAKE_BAD:
+			kiw_sq_done(sq, ud->req.index, IB_WC_LOC_QP_OP_ERR);
+			return KIW_UD_SENT_SOME;
+		case KIW_TAKE_RING:
+			kiw_stat_inc(&ud->qp->dev->stats, KIW_STAT_RING_ERRORS);
+			return KIW_UD_SENT_BROKEN;
+		}
+	}
+	status = udtx_send_one(ud);
+	if (status == -EAGAIN)
+		return KIW_UD_SENT_STALLED;
+	kiw_sq_done(sq, ud->req.index, status);
+	return KIW_UD_SENT_SOME;
+}
+
+static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
+{
+	struct kiw_sq *sq = &ud->qp->sq;
+	enum kiw_ud_sent sent = KIW_UD_SENT_SOME;
+
+	WRITE_ONCE(ud->stalled, false);
+	kiw_sq_flag(sq, KIW_RING_DRAINING);
+	while (sent == KIW_UD_SENT_SOME && budget--) {
+		sent = udtx_next(ud);
+		if (sq->next - sq->done >= KIW_CQE_BATCH || sent != KIW_UD_SENT_SOME) {
+			if (!kiw_sq_complete(ud->qp))
+				return KIW_UD_SENT_BROKEN;
+		}
+		if (sent == KIW_UD_SENT_ALL && kiw_sq_rest(sq)) {
+			kiw_sq_flag(sq, KIW_RING_DRAINING);
+			sent = KIW_UD_SENT_SOME;
+		}
+	}
+	if (sent == KIW_UD_SENT_STALLED && udtx_stall(ud))
+		sent = KIW_UD_SENT_SOME;
+	return sent;
+}
+
+enum kiw_ud_sent kiw_ud_send(struct kiw_ud *ud, int budget)
+{
+	enum kiw_ud_sent sent = KIW_UD_SENT_SOME;
+
+	lockdep_assert_held(&ud->qp->mutex);
+	if (kiw_batch_begin(&ud->batch, ud->sock->sk->sk_allocation))
+		sent = udtx_run(ud, budget);
+	kiw_batch_end(&ud->batch);
+	return sent;
+}
