@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "ah.hpp"
 #include "cq.hpp"
 #include "kiwarp-abi.h"
 #include "mr.hpp"
@@ -53,10 +54,12 @@ void free_context(ibv_context *context)
 
 constexpr pabi::ContextOps context_ops = {
 	.alloc_pd = alloc_pd,
+	.create_ah = create_ah,
 	.create_cq = create_cq,
 	.create_qp = create_qp,
 	.dealloc_pd = dealloc_pd,
 	.dereg_mr = dereg_mr,
+	.destroy_ah = destroy_ah,
 	.destroy_cq = destroy_cq,
 	.destroy_qp = destroy_qp,
 	.free_context = free_context,

@@ -29,7 +29,10 @@ ibv_wc translate(const kiw_cqe &cqe)
 	wc.opcode = wc_opcode(cqe.opcode);
 	wc.byte_len = cqe.byte_len;
 	wc.qp_num = cqe.qp_num;
-	if (cqe.flags & KIW_CQE_WITH_INV) {
+	if (cqe.flags & KIW_CQE_GRH) {
+		wc.wc_flags = IBV_WC_GRH;
+		wc.src_qp = cqe.src_qp;
+	} else if (cqe.flags & KIW_CQE_WITH_INV) {
 		wc.wc_flags = IBV_WC_WITH_INV;
 		wc.invalidated_rkey = cqe.inv_stag;
 	}

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ah.hpp"
 #include "opcodes.hpp"
 #include "qp.hpp"
 
@@ -19,6 +20,7 @@ static_assert(offsetof(ibv_sge, length) == offsetof(kiw_sge, length));
 static_assert(offsetof(ibv_sge, lkey) == offsetof(kiw_sge, lkey));
 
 constexpr std::uint64_t max_message = std::uint64_t{1} << 31;
+constexpr std::uint64_t max_datagram = KIW_UD_MAX_MSG;
 
 bool too_many_sges(int num_sge, std::uint32_t max)
 {
@@ -83,6 +85,14 @@ std::uint8_t slot_flags(unsigned int send_flags, bool signal_all)
 	return flags;
 }
 
+/// Where a datagram goes. In ibv_send_wr this lies where other requests name the peer's memory.
+void write_dest(const ibv_send_wr &wr, kiw_ud_dest &dest)
+{
+	dest = Ah::from(wr.wr.ud.ah).dest;
+	dest.qpn = wr.wr.ud.remote_qpn;
+	dest.qkey = wr.wr.ud.remote_qkey;
+}
+
 /// Writes one request into its slot. Returns 0, or EINVAL and the slot is as good as untouched.
 int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 {
@@ -91,8 +101,12 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 	if (!row || (wr.send_flags & ~row->flags) || too_many_sges(wr.num_sge, qp.sq.max_sge))
 		return EINVAL;
 
+	const bool datagram = qp.is_datagram();
+	if (datagram && row->op != KIW_WR_SEND)
+		return EINVAL;
+
 	const std::uint64_t length = payload_length(wr);
-	if (length > max_message)
+	if (length > (datagram ? max_datagram : max_message))
 		return EINVAL;
 
 	// Written in place: a local copy would be stored by fields and loaded whole, which stalls the CPU.
@@ -105,13 +119,16 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 	wqe.opcode = row->op;
 	wqe.flags = slot_flags(wr.send_flags & ~row->ignored, qp.signal_all);
 	wqe.wr_id = wr.wr_id;
-	write_remote(row->remote, wr, wqe);
+	if (datagram)
+		write_dest(wr, *reinterpret_cast<kiw_ud_dest *>(slot + sizeof(wqe)));
+	else
+		write_remote(row->remote, wr, wqe);
 	if (is_inline) {
 		wqe.inline_len = static_cast<std::uint32_t>(length);
-		copy_inline(wr, slot + sizeof(wqe));
+		copy_inline(wr, slot + qp.head);
 	} else {
 		wqe.num_sge = static_cast<std::uint8_t>(wr.num_sge);
-		copy_sges(wr.sg_list, wr.num_sge, slot + sizeof(wqe));
+		copy_sges(wr.sg_list, wr.num_sge, slot + qp.head);
 	}
 	return 0;
 }

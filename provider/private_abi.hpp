@@ -199,6 +199,7 @@ static_assert(offsetof(QueuePair, comp_mask) == sizeof(ibv_qp_ex));
 static_assert(sizeof(QueuePair) == sizeof(ibv_qp_ex) + 16);
 static_assert(sizeof(ibv_cq) == 128);
 static_assert(sizeof(ibv_pd) == 16);
+static_assert(sizeof(ibv_ah) == 24);
 
 /// A slot that stays null keeps libibverbs' default, which says EOPNOTSUPP.
 using Unused = void (*)();
@@ -223,7 +224,7 @@ struct ContextOps {
 	Unused bind_mw = nullptr;
 	Unused close_xrcd = nullptr;
 	Unused cq_event = nullptr;
-	Unused create_ah = nullptr;
+	ibv_ah *(*create_ah)(ibv_pd *, ibv_ah_attr *) = nullptr;
 #if KIW_RDMA_CORE >= 65
 	Unused create_comp_cntr = nullptr;
 #endif
@@ -245,7 +246,7 @@ struct ContextOps {
 	int (*dealloc_pd)(ibv_pd *) = nullptr;
 	Unused dealloc_td = nullptr;
 	int (*dereg_mr)(MemoryRegion *) = nullptr;
-	Unused destroy_ah = nullptr;
+	int (*destroy_ah)(ibv_ah *) = nullptr;
 #if KIW_RDMA_CORE >= 65
 	Unused destroy_comp_cntr = nullptr;
 #endif
@@ -437,6 +438,9 @@ int ibv_cmd_reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t 
 	kiw::pabi::MemoryRegion *mr, void *request, std::size_t request_size, void *response,
 	std::size_t response_size);
 int ibv_cmd_dereg_mr(kiw::pabi::MemoryRegion *mr);
+int ibv_cmd_create_ah(
+	ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *attr, ib_uverbs_create_ah_resp *response, std::size_t response_size);
+int ibv_cmd_destroy_ah(ibv_ah *ah);
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
 	void *request, std::size_t request_size, void *response, std::size_t response_size);
 int ibv_cmd_destroy_cq(ibv_cq *cq);

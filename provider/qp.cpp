@@ -39,7 +39,7 @@ int open_queues(Qp &qp, ibv_context *context, const ibv_qp_cap &cap, const kiw_c
 	const std::uint32_t recv_sges = cap.max_recv_sge * std::uint32_t{sizeof(kiw_sge)};
 
 	if (const int error = open_queue(qp.sq, context, rings.sq, cap.max_send_wr, cap.max_send_sge,
-		    sizeof(kiw_wqe) + std::max(send_sges, cap.max_inline_data)))
+		    qp.head + std::max(send_sges, cap.max_inline_data)))
 		return error;
 	return open_queue(qp.rq, context, rings.rq, cap.max_recv_wr, cap.max_recv_sge, sizeof(kiw_rqe) + recv_sges);
 }
@@ -60,12 +60,19 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
 		errno = ENOMEM;
 		return nullptr;
 	}
+	// An older module refuses it, too, but may not say it like this.
+	if (attr->qp_type == IBV_QPT_UD && !(Context::from(pd->context).features & KIW_FEATURE_UD)) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
 	request.own.cookie = qp->cookie();
 	int error = ibv_cmd_create_qp(pd, &qp->base.qp, attr, &request, sizeof(request), &response, sizeof(response));
 	if (error) {
 		errno = error;
 		return nullptr;
 	}
+	if (qp->is_datagram())
+		qp->head += sizeof(kiw_ud_dest);
 	error = open_queues(*qp, pd->context, attr->cap, response.own);
 	if (error) {
 		ibv_cmd_destroy_qp(&qp->base.qp);

@@ -60,6 +60,8 @@ struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	Origin origin;
 	Doorbell doorbell;
 	std::uint32_t max_inline = 0;
+	// Bytes in front of the buffers in a slot of the send ring: kiw_wqe, and kiw_ud_dest where there is one
+	std::uint32_t head = sizeof(kiw_wqe);
 	bool signal_all = false;
 	// There is, or was, a connection: see check_connected() in post.cpp.
 	std::atomic<bool> connected = false;
@@ -71,6 +73,7 @@ struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	{
 		return *reinterpret_cast<Qp *>(cookie); // NOLINT(performance-no-int-to-ptr)
 	}
+	bool is_datagram() const { return base.qp.qp_type == IBV_QPT_UD; }
 	std::uint64_t cookie() const { return reinterpret_cast<std::uintptr_t>(this); }
 
 	/// Frees the slots that a completion tells to be free. Under the CQ's lock.

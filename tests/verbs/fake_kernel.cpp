@@ -302,7 +302,8 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *requ
 	fake.cookie = own_part<kiw_create_qp_req>(request, request_size).cookie;
 	const std::uint32_t send_payload =
 		std::max(cap.max_inline_data, cap.max_send_sge * static_cast<std::uint32_t>(sizeof(kiw_sge)));
-	const std::uint32_t send_stride = (static_cast<std::uint32_t>(sizeof(kiw_wqe)) + send_payload + 15) / 16 * 16;
+	const std::size_t head = sizeof(kiw_wqe) + (attr->qp_type == IBV_QPT_UD ? sizeof(kiw_ud_dest) : 0);
+	const std::uint32_t send_stride = (static_cast<std::uint32_t>(head) + send_payload + 15) / 16 * 16;
 	const std::uint32_t recv_stride =
 		static_cast<std::uint32_t>(sizeof(kiw_rqe) + cap.max_recv_sge * sizeof(kiw_sge));
 	if (cap.max_send_wr)
@@ -315,6 +316,7 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *requ
 	qp->recv_cq = attr->recv_cq;
 	qp->handle = kernel.new_handle();
 	qp->qp_num = qp->handle * 7;
+	qp->qp_type = attr->qp_type;
 	kernel.qps[qp->handle] = fake;
 	own = {fake.sq.geometry, fake.rq.geometry};
 	if (kernel.distort) {
@@ -344,6 +346,22 @@ int ibv_cmd_query_qp(ibv_qp *, ibv_qp_attr *, int, ibv_qp_init_attr *, void *, s
 {
 	FakeKernel::instance->commands++;
 	return 0;
+}
+
+int ibv_cmd_create_ah(ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *, ib_uverbs_create_ah_resp *, std::size_t)
+{
+	FakeKernel &kernel = *FakeKernel::instance;
+
+	kernel.commands++;
+	ah->context = pd->context;
+	ah->pd = pd;
+	return kernel.refuse_create;
+}
+
+int ibv_cmd_destroy_ah(ibv_ah *)
+{
+	FakeKernel::instance->commands++;
+	return FakeKernel::instance->refuse_destroy;
 }
 
 int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, void *, std::size_t, void *, std::size_t)

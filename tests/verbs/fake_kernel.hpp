@@ -75,6 +75,8 @@ public:
 
 	ibv_context *context() { return &context_.base.context; }
 	ibv_pd *pd() { return &pd_; }
+	/// KIW_FEATURES that the module has, too
+	std::uint32_t &features() { return context_.features; }
 	FakeQp &qp(const ibv_qp *qp) { return qps.at(qp->handle); }
 	FakeCompletionRing &cq(const ibv_cq *cq) { return cqs.at(cq->handle); }
 

@@ -32,14 +32,14 @@ protected:
 			kiw::destroy_cq(cq);
 	}
 
-	ibv_qp *new_qp(ibv_cq *recv_cq = nullptr, int signal_all = 0)
+	ibv_qp *new_qp(ibv_cq *recv_cq = nullptr, int signal_all = 0, ibv_qp_type type = IBV_QPT_RC)
 	{
 		ibv_qp_init_attr attr{};
 		attr.send_cq = cq;
 		attr.recv_cq = recv_cq ? recv_cq : cq;
 		attr.cap = {depth, depth, 4, 3, 100};
 		attr.sq_sig_all = signal_all;
-		attr.qp_type = IBV_QPT_RC;
+		attr.qp_type = type;
 		return kiw::create_qp(kernel.pd(), &attr);
 	}
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Address handles.
+#pragma once
+
+#include <cstdint>
+#include <infiniband/verbs.h>
+
+#include "kiwarp-abi.h"
+
+namespace kiw {
+
+/// The kernel has checked and counted it. Each request carries the address itself.
+struct Ah {
+	ibv_ah ibv;
+	/// All but the peer's number and key
+	kiw_ud_dest dest;
+
+	static const Ah &from(const ibv_ah *ah) { return *reinterpret_cast<const Ah *>(ah); }
+};
+
+// Operations; see ibv_create_ah(3).
+ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr);
+int destroy_ah(ibv_ah *ah);
+
+} // namespace kiw
