@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "end.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace ud {
+
+End::End(const std::string &device, const Options &options)
+	: device_(device),
+	  context_(vt::open_device(device)),
+	  pd_(vt::make_pd(context_.get())),
+	  channel_(ibv_create_comp_channel(context_.get())),
+	  send_cq_(vt::make_cq(context_.get(), options.completions)),
+	  recv_cq_(vt::make_cq(context_.get(), options.completions, channel_.get())),
+	  memory_(std::make_unique<vt::Region>(pd_.get(), options.memory))
+{
+	ibv_qp_init_attr attr{};
+
+	attr.send_cq = send_cq_.get();
+	attr.recv_cq = recv_cq_.get();
+	attr.qp_type = IBV_QPT_UD;
+	attr.cap = {options.depth, options.depth, options.sges, options.sges, options.max_inline};
+	qp_.reset(ibv_create_qp(pd_.get(), &attr));
+	if (!qp_)
+		vt::fail("ibv_create_qp", errno);
+	go_to(options.state, options.key);
+}
+
+int End::modify(ibv_qp_state state, std::uint32_t key)
+{
+	ibv_qp_attr attr{};
+	int mask = IBV_QP_STATE;
+
+	attr.qp_state = state;
+	attr.port_num = 1;
+	attr.qkey = key;
+	if (state == IBV_QPS_INIT)
+		mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+	else if (state == IBV_QPS_RTS)
+		mask |= IBV_QP_SQ_PSN;
+	return ibv_modify_qp(qp_.get(), &attr, mask);
+}
+
+void End::go_to(ibv_qp_state state, std::uint32_t key)
+{
+	for (const ibv_qp_state step : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS})
+		if (step <= state)
+			if (const int error = modify(step, key))
+				vt::fail("ibv_modify_qp", error);
+}
+
+ibv_qp_state End::state() const
+{
+	ibv_qp_attr attr{};
+	ibv_qp_init_attr init{};
+
+	if (const int error = ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init))
+		vt::fail("ibv_query_qp", error);
+	return attr.qp_state;
+}
+
+Gid End::gid(const std::string &address) const
+{
+	std::array<std::uint8_t, 16> wanted{0xfe, 0x80};
+	const std::size_t count = address.empty() ? 2 : wanted.size();
+	std::optional<Gid> found;
+
+	if (!address.empty() && inet_pton(AF_INET6, address.c_str(), wanted.data()) != 1)
+		vt::fail("no address: " + address);
+	vt::wait_until(
+		[&] {
+			for (int i = 0; i < 64 && !found; i++) {
+				Gid one{i, {}};
+
+				if (!ibv_query_gid(context_.get(), 1, i, &one.gid) &&
+					!std::memcmp(one.gid.raw, wanted.data(), count))
+					found = one;
+			}
+			return found.has_value();
+		},
+		"the slot of " + address);
+	return *found;
+}
+
+Ah End::make_ah(const Gid &from, const ibv_gid &to, std::uint8_t hop_limit, std::uint8_t traffic_class) const
+{
+	ibv_ah_attr attr{};
+
+	attr.is_global = 1;
+	attr.port_num = 1;
+	attr.grh.sgid_index = static_cast<std::uint8_t>(from.slot);
+	attr.grh.dgid = to;
+	attr.grh.hop_limit = hop_limit;
+	attr.grh.traffic_class = traffic_class;
+	return Ah(ibv_create_ah(pd_.get(), &attr));
+}
+
+Ah End::ah(const std::string &from, const End &peer, const std::string &to) const
+{
+	Ah ah = make_ah(gid(from), peer.gid(to).gid);
+
+	if (!ah)
+		vt::fail("ibv_create_ah", errno);
+	return ah;
+}
+
+int End::try_send(const To &to, const std::vector<ibv_sge> &list, std::uint64_t id, unsigned int flags) const
+{
+	std::vector<ibv_sge> sges = list;
+	ibv_send_wr wr{};
+	ibv_send_wr *bad = nullptr;
+
+	wr.wr_id = id;
+	wr.sg_list = sges.data();
+	wr.num_sge = static_cast<int>(sges.size());
+	wr.opcode = IBV_WR_SEND;
+	wr.send_flags = flags;
+	wr.wr.ud = {to.ah, to.number, to.key};
+	return ibv_post_send(qp_.get(), &wr, &bad);
+}
+
+void End::send(const To &to, std::size_t offset, std::size_t length) const
+{
+	if (const int error = try_send(to, {memory_->sge(offset, length)}, 1000))
+		vt::fail("ibv_post_send", error);
+	EXPECT_WC(sent(), 1000, IBV_WC_SUCCESS);
+}
+
+void End::receive(std::uint64_t id, std::size_t offset, std::size_t payload) const
+{
+	ibv_sge sge = memory_->sge(offset, grh + payload);
+	ibv_recv_wr wr{};
+	ibv_recv_wr *bad = nullptr;
+
+	wr.wr_id = id;
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	if (const int error = ibv_post_recv(qp_.get(), &wr, &bad))
+		vt::fail("ibv_post_recv", error);
+}
+
+std::uint64_t End::counter(const std::string &name) const
+{
+	std::ifstream file("/sys/class/infiniband/" + device_ + "/ports/1/hw_counters/" + name);
+	std::uint64_t value = 0;
+
+	if (!(file >> value))
+		vt::fail("no counter " + name);
+	return value;
+}
+
+void End::expect_counter(const std::string &name, std::uint64_t value) const
+{
+	vt::wait_until([&] { return counter(name) == value; }, name + " to be " + std::to_string(value));
+}
+
+} // namespace ud

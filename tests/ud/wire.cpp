@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "wire.hpp"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstring>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "verbs/support.hpp"
+
+namespace ud {
+
+namespace {
+
+sockaddr_in address_of(const std::string &text, std::uint32_t port)
+{
+	sockaddr_in address{};
+
+	address.sin_family = AF_INET;
+	address.sin_port = htons(static_cast<std::uint16_t>(port));
+	if (inet_pton(AF_INET, text.c_str(), &address.sin_addr) != 1)
+		vt::fail("no address: " + text);
+	return address;
+}
+
+void put32(Bytes &bytes, std::uint32_t value)
+{
+	for (int shift = 24; shift >= 0; shift -= 8)
+		bytes.push_back(static_cast<std::uint8_t>(value >> shift));
+}
+
+/// CRC-32C, bit by bit
+std::uint32_t crc(const Bytes &bytes)
+{
+	std::uint32_t sum = ~0U;
+
+	for (const std::uint8_t byte : bytes) {
+		sum ^= byte;
+		for (int bit = 0; bit < 8; bit++)
+			sum = sum >> 1 ^ (sum & 1 ? 0x82f63b78 : 0);
+	}
+	return ~sum;
+}
+
+} // namespace
+
+Bytes closed(Bytes bytes)
+{
+	const std::uint32_t sum = crc(bytes);
+
+	for (int shift = 0; shift < 32; shift += 8)
+		bytes.push_back(static_cast<std::uint8_t>(sum >> shift));
+	return bytes;
+}
+
+Bytes datagram(std::uint32_t key, const Bytes &payload, const std::function<void(Bytes &)> &change)
+{
+	// Mark, version, DDP with the last segment of an untagged message, RDMAP with a Send
+	Bytes bytes{0x0d, 0x10, 0x41, 0x43};
+
+	put32(bytes, key);
+	put32(bytes, 0); // queue
+	put32(bytes, 0); // number of the message
+	put32(bytes, 0); // offset
+	bytes.insert(bytes.end(), payload.begin(), payload.end());
+	if (change)
+		change(bytes);
+	return closed(bytes);
+}
+
+Socket::Socket(const std::string &host, const std::string &address, std::uint16_t port)
+{
+	const vt::InNamespace inside(host);
+	sockaddr_in name = address_of(address, port);
+	socklen_t length = sizeof(name);
+
+	fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd_ < 0 || bind(fd_, reinterpret_cast<sockaddr *>(&name), sizeof(name)) ||
+		getsockname(fd_, reinterpret_cast<sockaddr *>(&name), &length))
+		vt::fail("a socket", errno);
+	port_ = ntohs(name.sin_port);
+}
+
+Socket::~Socket()
+{
+	close(fd_);
+}
+
+void Socket::send(const std::string &address, std::uint32_t port, const Bytes &bytes) const
+{
+	const sockaddr_in to = address_of(address, port);
+
+	if (sendto(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr *>(&to), sizeof(to)) < 0)
+		vt::fail("sendto", errno);
+}
+
+std::vector<Bytes> Socket::received() const
+{
+	std::vector<Bytes> all;
+	Bytes one(65536);
+
+	for (;;) {
+		const ssize_t n = recv(fd_, one.data(), one.size(), MSG_DONTWAIT);
+
+		if (n < 0)
+			return all;
+		all.emplace_back(one.begin(), one.begin() + n);
+	}
+}
+
+Bytes Socket::receive() const
+{
+	Bytes one(65536);
+
+	vt::wait_readable(fd_, "a datagram");
+	const ssize_t n = recv(fd_, one.data(), one.size(), MSG_DONTWAIT);
+	if (n < 0)
+		vt::fail("recv", errno);
+	one.resize(static_cast<std::size_t>(n));
+	return one;
+}
+
+void send_spoofed(const std::string &host, const std::string &from, std::uint16_t from_port, const std::string &to,
+	std::uint32_t port, const Bytes &bytes)
+{
+	const vt::InNamespace inside(host);
+	const sockaddr_in source = address_of(from, from_port);
+	const sockaddr_in target = address_of(to, port);
+	iphdr ip{};
+	udphdr udp{};
+	Bytes packet(sizeof(ip) + sizeof(udp));
+
+	ip.version = 4;
+	ip.ihl = 5;
+	ip.ttl = 64;
+	ip.protocol = IPPROTO_UDP;
+	ip.saddr = source.sin_addr.s_addr;
+	ip.daddr = target.sin_addr.s_addr;
+	ip.tot_len = htons(static_cast<std::uint16_t>(packet.size() + bytes.size()));
+	udp.source = source.sin_port;
+	udp.dest = target.sin_port;
+	udp.len = htons(static_cast<std::uint16_t>(sizeof(udp) + bytes.size()));
+	std::memcpy(packet.data(), &ip, sizeof(ip));
+	std::memcpy(packet.data() + sizeof(ip), &udp, sizeof(udp));
+	packet.insert(packet.end(), bytes.begin(), bytes.end());
+
+	const int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
+	if (fd < 0)
+		vt::fail("a raw socket", errno);
+	const ssize_t n = sendto(
+		fd, packet.data(), packet.size(), 0, reinterpret_cast<const sockaddr *>(&target), sizeof(target));
+	const int error = errno;
+	close(fd);
+	if (n < 0)
+		vt::fail("sendto", error);
+}
+
+} // namespace ud

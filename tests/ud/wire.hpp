@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Datagrams that a program makes by itself, with a plain socket.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ud {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// The CRC over what is there, behind it.
+Bytes closed(Bytes bytes);
+/// A good datagram, octet by octet as Documentation/datagram.md says, after an optional change that its CRC covers.
+Bytes datagram(std::uint32_t key, const Bytes &payload, const std::function<void(Bytes &)> &change = {});
+
+/// A UDP socket of a host.
+class Socket {
+public:
+	/// Bound to an address of IPv4; port 0 is any.
+	Socket(const std::string &host, const std::string &address, std::uint16_t port = 0);
+	~Socket();
+	Socket(const Socket &) = delete;
+	Socket &operator=(const Socket &) = delete;
+
+	std::uint16_t port() const { return port_; }
+	void send(const std::string &address, std::uint32_t port, const Bytes &bytes) const;
+	/// What has come by now.
+	std::vector<Bytes> received() const;
+	/// The next datagram.
+	Bytes receive() const;
+
+private:
+	int fd_;
+	std::uint16_t port_;
+};
+
+/// Sends a datagram from any address and port, as root can.
+void send_spoofed(const std::string &host, const std::string &from, std::uint16_t from_port, const std::string &to,
+	std::uint32_t port, const Bytes &bytes);
+
+} // namespace ud
