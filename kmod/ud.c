@@ -24,6 +24,9 @@
 /* Any but 0: UDP has a callback take its datagrams */
 #define UD_ENCAP_TYPE 1
 
+/* Send buffer: UDP counts packets with their overhead, and the longest datagram is many of them */
+#define UD_SNDBUF_MIN (4 * 65536)
+
 static struct workqueue_struct *ud_wq;
 
 /* --- states --------------------------------------------------------------------------------- */
@@ -171,6 +174,7 @@ static void ud_hook(struct kiw_ud *ud)
 	rcu_assign_sk_user_data(sk, ud);
 	ud->saved_write_space = sk->sk_write_space;
 	WRITE_ONCE(sk->sk_write_space, ud_write_space);
+	sk->sk_sndbuf = max(sk->sk_sndbuf, UD_SNDBUF_MIN);
 	/* What the CRC covers needs no checksum of UDP. IPv6 demands one. */
 	sk->sk_no_check_tx = true;
 	WRITE_ONCE(udp_sk(sk)->encap_rcv, ud_rcv);
