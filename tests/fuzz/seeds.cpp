@@ -51,6 +51,8 @@ int main(int argc, char **argv)
 		}
 		write("terminate", std::string("about_") + v.name, Bytes{1, 1, 0, uint8_t(ulpdu.size())} + ulpdu);
 	}
+	write("dgram", "send", Bytes(std::begin(vec_dgram_send), std::end(vec_dgram_send)));
+	write("dgram", "send_se", Bytes(std::begin(vec_dgram_send_se), std::end(vec_dgram_send_se)));
 	for (uint8_t how = 0; how < 6; how++)
 		write("segment", "kind_" + std::to_string(how), Bytes{how} + Bytes(64, how));
 	for (const auto &[name, script] : seed_scripts())

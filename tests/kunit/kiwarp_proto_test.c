@@ -8,6 +8,7 @@
 
 #include "proto/crc.h"
 #include "proto/ddp.h"
+#include "proto/dgram.h"
 #include "proto/fpdu.h"
 #include "proto/mpa.h"
 #include "proto/qpstate.h"
@@ -234,6 +235,47 @@ static void malformed_segments_get_their_error(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, verdict(vec_imm + 2, 26, KIW_CAP_ATOMIC), KIW_ERR_RDMAP_OPCODE);
 	KUNIT_EXPECT_EQ(test, verdict(vec_fetchadd + 2, 70, KIW_CAP_IMM), KIW_ERR_RDMAP_OPCODE);
+}
+
+static void datagrams_match_the_vectors(struct kunit *test)
+{
+	u8 b[sizeof(vec_dgram_send)];
+	struct kiw_dgram d = {};
+	__le32 crc;
+	u32 n;
+
+	n = kiw_dgram_build(b, false, 0x11223344, 7);
+	KUNIT_ASSERT_EQ(test, n, KIW_DGRAM_HDR_LEN);
+	memcpy(b + n, "ping", 4);
+	crc = kiw_crc_wire(kiw_crc_update(kiw_crc_init(), b, n + 4));
+	memcpy(b + n + 4, &crc, sizeof(crc));
+	expect_vector(test, b, sizeof(b), vec_dgram_send, sizeof(vec_dgram_send));
+
+	KUNIT_EXPECT_EQ(test, kiw_dgram_parse(exact(test, vec_dgram_send_se, KIW_DGRAM_HDR_LEN),
+					      sizeof(vec_dgram_send_se), &d), KIW_DGRAM_OK);
+	KUNIT_EXPECT_TRUE(test, d.solicited);
+	KUNIT_EXPECT_EQ(test, d.qkey, 0x80000001);
+	KUNIT_EXPECT_EQ(test, d.msn, 0xffffffff);
+	KUNIT_EXPECT_EQ(test, d.payload_len, 0);
+}
+
+static void malformed_datagrams_are_told_apart(struct kunit *test)
+{
+	struct kiw_dgram d;
+	u8 *b;
+	u32 n;
+
+	for (n = 0; n < KIW_DGRAM_MIN; n++) {
+		b = exact(test, vec_dgram_send, min_t(u32, n, KIW_DGRAM_HDR_LEN));
+		KUNIT_EXPECT_EQ(test, kiw_dgram_parse(b, n, &d), KIW_DGRAM_MALFORMED);
+	}
+	b = exact(test, vec_dgram_send, KIW_DGRAM_HDR_LEN);
+	KUNIT_EXPECT_EQ(test, kiw_dgram_parse(b, KIW_DGRAM_MAX, &d), KIW_DGRAM_OK);
+	KUNIT_EXPECT_EQ(test, kiw_dgram_parse(b, KIW_DGRAM_MAX + 1, &d), KIW_DGRAM_MALFORMED);
+	b[1] ^= 0x10;
+	KUNIT_EXPECT_EQ(test, kiw_dgram_parse(b, 100, &d), KIW_DGRAM_OTHER_VERSION);
+	b[0] ^= 1;
+	KUNIT_EXPECT_EQ(test, kiw_dgram_parse(b, 100, &d), KIW_DGRAM_MALFORMED);
 }
 
 static void untagged_sequence_is_policed(struct kunit *test)
@@ -556,6 +598,8 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(vectors_parse_into_what_they_were_made_from),
 	KUNIT_CASE(header_cut_anywhere_is_waited_for),
 	KUNIT_CASE(malformed_segments_get_their_error),
+	KUNIT_CASE(datagrams_match_the_vectors),
+	KUNIT_CASE(malformed_datagrams_are_told_apart),
 	KUNIT_CASE(untagged_sequence_is_policed),
 	KUNIT_CASE(region_is_checked_to_the_octet),
 	KUNIT_CASE(largest_ulpdu_fits_one_segment),
