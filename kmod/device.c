@@ -22,6 +22,7 @@
 #include "netdev.h"
 #include "qp.h"
 #include "types.h"
+#include "ud_group.h"
 
 #ifndef CONFIG_INFINIBAND_VIRT_DMA
 #error "kiwarp needs CONFIG_INFINIBAND_VIRT_DMA, which no kernel with HIGHMEM has"
@@ -73,6 +74,9 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_mr = KIW_MAX_MR;
 	attr->max_pd = KIW_MAX_PD;
 	attr->max_ah = KIW_MAX_AH;
+	attr->max_mcast_grp = KIW_MAX_GROUP;
+	attr->max_mcast_qp_attach = KIW_MAX_GROUP;
+	attr->max_total_mcast_qp_attach = KIW_MAX_GROUP;
 	attr->max_qp_rd_atom = KIW_MAX_RD_ATOM;
 	attr->max_qp_init_rd_atom = KIW_MAX_RD_ATOM;
 	attr->max_res_rd_atom = KIW_MAX_RD_ATOM * KIW_MAX_QP;
@@ -428,6 +432,8 @@ static const struct ib_device_ops device_ops = {
 
 	.create_user_ah = kiw_create_user_ah,
 	.destroy_ah = kiw_destroy_ah,
+	.attach_mcast = kiw_attach_mcast,
+	.detach_mcast = kiw_detach_mcast,
 	.create_qp = kiw_create_qp,
 	.modify_qp = kiw_modify_qp,
 	.query_qp = kiw_query_qp,

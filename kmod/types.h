@@ -28,6 +28,7 @@
 #define KIW_MAX_MR		(1 << 20)
 #define KIW_MAX_PD		65536
 #define KIW_MAX_AH		(1 << 20)
+#define KIW_MAX_GROUP		65536
 #define KIW_MAX_RD_ATOM		128	/* IRD and ORD of one QP */
 #define KIW_MAX_MSG		(1U << 31)	/* bytes */
 #define KIW_MAX_MR_SIZE		min_t(u64, 1ULL << 39, SIZE_MAX)	/* bytes */
@@ -63,6 +64,7 @@
  * @num_mr: regions that exist, at most KIW_MAX_MR
  * @num_pd: protection domains that exist, at most KIW_MAX_PD
  * @num_ah: address handles that exist, at most KIW_MAX_AH
+ * @num_group: attachments of datagram QPs to groups, at most KIW_MAX_GROUP
  * @farewell: puts the last reference, some time after dealloc_driver
  * @stats: counters
  *
@@ -96,6 +98,7 @@ struct kiw_device {
 	atomic_t		num_mr;
 	atomic_t		num_pd;
 	atomic_t		num_ah;
+	atomic_t		num_group;
 
 	struct work_struct	farewell;
 	struct kiw_stats	stats;

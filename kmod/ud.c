@@ -167,19 +167,32 @@ static int ud_bind(struct socket *sock, struct kiw_device *dev)
 }
 
 /* Datagrams come to ud_rcv() from here on, none to the socket's queue. */
-static void ud_hook(struct kiw_ud *ud)
+void kiw_ud_listen(struct kiw_ud *ud, struct sock *sk)
+{
+	rcu_assign_sk_user_data(sk, ud);
+	WRITE_ONCE(udp_sk(sk)->encap_rcv, ud_rcv);
+	WRITE_ONCE(udp_sk(sk)->encap_type, UD_ENCAP_TYPE);
+	udp_tunnel_encap_enable(sk);
+}
+
+/* A callback may still have found the QP, and looks at @open. */
+void kiw_ud_unlisten(struct socket *sock)
+{
+	rcu_assign_sk_user_data(sock->sk, NULL);
+	sock_release(sock);
+}
+
+/* Prepare the socket that sends. */
+static void ud_prepare(struct kiw_ud *ud)
 {
 	struct sock *sk = ud->sock->sk;
 
-	rcu_assign_sk_user_data(sk, ud);
 	ud->saved_write_space = sk->sk_write_space;
 	WRITE_ONCE(sk->sk_write_space, ud_write_space);
 	sk->sk_sndbuf = max(sk->sk_sndbuf, UD_SNDBUF_MIN);
 	/* What the CRC covers needs no checksum of UDP. IPv6 demands one. */
 	sk->sk_no_check_tx = true;
-	WRITE_ONCE(udp_sk(sk)->encap_rcv, ud_rcv);
-	WRITE_ONCE(udp_sk(sk)->encap_type, UD_ENCAP_TYPE);
-	udp_tunnel_encap_enable(sk);
+	sock_set_flag(sk, SOCK_BROADCAST);
 }
 
 int kiw_ud_open(struct kiw_qp *qp)
@@ -196,12 +209,14 @@ int kiw_ud_open(struct kiw_qp *qp)
 	ud->state = IB_QPS_RESET;
 	ud->req.sge = ud->sge;
 	ud->recv.sge = ud->sge + qp->sq.max_sge;
+	INIT_LIST_HEAD(&ud->groups);
 	INIT_WORK(&ud->work, ud_work);
 	err = ud_make_socket(qp->dev, &ud->sock);
 	if (err)
 		goto free;
 	ud->open = true;
-	ud_hook(ud);
+	kiw_ud_listen(ud, ud->sock->sk);
+	ud_prepare(ud);
 	qp->ud = ud;
 	err = ud_bind(ud->sock, qp->dev);
 	if (err) {
@@ -219,14 +234,14 @@ void kiw_ud_close(struct kiw_qp *qp)
 {
 	struct kiw_ud *ud = qp->ud;
 
+	WARN_ON_ONCE(!list_empty(&ud->groups));
 	spin_lock_bh(&ud->lock);
 	ud->open = false;
 	spin_unlock_bh(&ud->lock);
 	cancel_work_sync(&ud->work);
 	/* Packets may outlive the socket, and even the module. */
 	WRITE_ONCE(ud->sock->sk->sk_write_space, ud->saved_write_space);
-	rcu_assign_sk_user_data(ud->sock->sk, NULL);
-	sock_release(ud->sock);
+	kiw_ud_unlisten(ud->sock);
 	qp->ud = NULL;
 	kiw_batch_free(&ud->batch);
 	kfree_rcu(ud, rcu);

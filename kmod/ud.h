@@ -19,6 +19,7 @@
 #ifndef KIWARP_UD_H
 #define KIWARP_UD_H
 
+#include <linux/list.h>
 #include <linux/net.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
@@ -48,6 +49,7 @@ struct kiw_qp;
  * @stalled: UDP had no room: kiw_ud_write_space() has the work go on
  * @fatal: the process is to be told that the QP is in error
  * @saved_write_space: the socket's own callback
+ * @groups: attachments to groups, see ud_group.c; protected by kiw_qp.mutex
  * @work: sends what a doorbell couldn't, or ends what a callback found broken
  * @rcu: callbacks may be on their way out
  * @sge: for @req and @recv
@@ -67,6 +69,7 @@ struct kiw_ud {
 	bool			stalled;
 	bool			fatal;
 	void			(*saved_write_space)(struct sock *sk);
+	struct list_head	groups;
 	struct work_struct	work;
 	struct rcu_head		rcu;
 	struct kiw_sge		sge[];
@@ -97,6 +100,12 @@ void kiw_ud_query(struct kiw_qp *qp, struct ib_qp_attr *attr);
  * Return: 0, or -EINVAL when nothing may be sent in this state.
  */
 int kiw_ud_doorbell(struct kiw_qp *qp, bool send);
+
+/** kiw_ud_listen() - have a new UDP socket give its datagrams to a QP */
+void kiw_ud_listen(struct kiw_ud *ud, struct sock *sk);
+
+/** kiw_ud_unlisten() - end that, or what has come of it, and release the socket */
+void kiw_ud_unlisten(struct socket *sock);
 
 int kiw_ud_init(void);
 void kiw_ud_exit(void);

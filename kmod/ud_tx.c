@@ -8,6 +8,7 @@
 
 #include <linux/in.h>
 #include <linux/in6.h>
+#include <linux/moduleparam.h>
 #include <linux/socket.h>
 #include <net/sock.h>
 
@@ -17,6 +18,25 @@
 #include "qp.h"
 #include "ud.h"
 #include "proto/dgram.h"
+
+/* What verbs have for the number of a group's queue pairs */
+#define UDTX_GROUP_QPN 0xffffff
+
+static int udtx_set_port(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, 1, U16_MAX);
+}
+
+/* Neither an ephemeral port nor one that anybody has had assigned */
+static const struct kernel_param_ops port_ops = { .set = udtx_set_port, .get = param_get_uint };
+static unsigned int group_port = 64791;
+module_param_cb(group_port, &port_ops, &group_port, 0644);
+MODULE_PARM_DESC(group_port, "UDP port of datagrams to groups, the same on all hosts (default: 64791)");
+
+u16 kiw_ud_group_port(void)
+{
+	return READ_ONCE(group_port);
+}
 
 /* --- where to ------------------------------------------------------------------------------- */
 
@@ -55,26 +75,25 @@ static void udtx_control_int(struct udtx_path *path, int level, int type, int va
 		udtx_control(path, level, type, &value, sizeof(value));
 }
 
-static void udtx_path_ipv4(struct udtx_path *path, const struct kiw_ud_dest *dest, __be32 from,
-			   __be32 to)
+static void udtx_path_ipv4(struct udtx_path *path, u16 port, __be32 from, __be32 to)
 {
 	struct in_pktinfo info = { .ipi_spec_dst.s_addr = from };
 
 	path->to.four.sin_family = AF_INET;
-	path->to.four.sin_port = htons(dest->qpn);
+	path->to.four.sin_port = htons(port);
 	path->to.four.sin_addr.s_addr = to;
 	path->to_len = sizeof(path->to.four);
 	udtx_control(path, SOL_IP, IP_PKTINFO, &info, sizeof(info));
 }
 
 /* A socket of IPv6 takes mapped addresses. The scope is that of the interface it is bound to. */
-static void udtx_path_ipv6(struct udtx_path *path, const struct kiw_ud_dest *dest, int ifindex,
+static void udtx_path_ipv6(struct udtx_path *path, u16 port, int ifindex,
 			   const struct in6_addr *from, const struct in6_addr *to)
 {
 	struct in6_pktinfo info = { .ipi6_addr = *from };
 
 	path->to.six.sin6_family = AF_INET6;
-	path->to.six.sin6_port = htons(dest->qpn);
+	path->to.six.sin6_port = htons(port);
 	path->to.six.sin6_addr = *to;
 	if (ipv6_addr_type(to) & IPV6_ADDR_LINKLOCAL)
 		path->to.six.sin6_scope_id = ifindex;
@@ -88,15 +107,18 @@ static bool udtx_path(struct kiw_ud *ud, struct udtx_path *path)
 	const struct kiw_ud_dest *dest = &ud->req.dest;
 	struct kiw_device *dev = ud->qp->dev;
 	struct in6_addr from, to;
+	u32 port = dest->qpn;
 
 	memset(path, 0, sizeof(*path));
 	memcpy(&to, dest->dgid, sizeof(to));
-	if (!dest->qpn || dest->qpn > U16_MAX || !kiw_gid_path(dev, dest->sgid_index, &to, &from))
+	if (port == UDTX_GROUP_QPN)
+		port = kiw_ud_group_port();
+	if (!port || port > U16_MAX || !kiw_gid_path(dev, dest->sgid_index, &to, &from))
 		return false;
 	if (ud->sock->sk->sk_family == AF_INET6)
-		udtx_path_ipv6(path, dest, dev->ifindex, &from, &to);
+		udtx_path_ipv6(path, port, dev->ifindex, &from, &to);
 	else if (ipv6_addr_v4mapped(&to))
-		udtx_path_ipv4(path, dest, from.s6_addr32[3], to.s6_addr32[3]);
+		udtx_path_ipv4(path, port, from.s6_addr32[3], to.s6_addr32[3]);
 	else
 		return false;
 

@@ -7,6 +7,9 @@
 
 struct kiw_ud;
 
+/** kiw_ud_group_port() - UDP port of groups: what the number 0xffffff stands for */
+u16 kiw_ud_group_port(void);
+
 /* Outcome of sending */
 enum kiw_ud_sent {
 	KIW_UD_SENT_ALL,	/* the ring is empty: the next request comes with a doorbell */

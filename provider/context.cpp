@@ -54,6 +54,7 @@ void free_context(ibv_context *context)
 
 constexpr pabi::ContextOps context_ops = {
 	.alloc_pd = alloc_pd,
+	.attach_mcast = attach_mcast,
 	.create_ah = create_ah,
 	.create_cq = create_cq,
 	.create_qp = create_qp,
@@ -62,6 +63,7 @@ constexpr pabi::ContextOps context_ops = {
 	.destroy_ah = destroy_ah,
 	.destroy_cq = destroy_cq,
 	.destroy_qp = destroy_qp,
+	.detach_mcast = detach_mcast,
 	.free_context = free_context,
 	.modify_qp = modify_qp,
 	.poll_cq = poll_cq,

@@ -220,7 +220,7 @@ struct ContextOps {
 	Unused alloc_td = nullptr;
 	Unused async_event = nullptr;
 	Unused attach_counters_point_flow = nullptr;
-	Unused attach_mcast = nullptr;
+	int (*attach_mcast)(ibv_qp *, const ibv_gid *, std::uint16_t lid) = nullptr;
 	Unused bind_mw = nullptr;
 	Unused close_xrcd = nullptr;
 	Unused cq_event = nullptr;
@@ -258,7 +258,7 @@ struct ContextOps {
 	Unused destroy_rwq_ind_table = nullptr;
 	Unused destroy_srq = nullptr;
 	Unused destroy_wq = nullptr;
-	Unused detach_mcast = nullptr;
+	int (*detach_mcast)(ibv_qp *, const ibv_gid *, std::uint16_t lid) = nullptr;
 #if KIW_RDMA_CORE >= 62
 	Unused dm_export_dmabuf_fd = nullptr;
 #endif
@@ -450,6 +450,8 @@ int ibv_cmd_query_qp(
 	ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr, void *request, std::size_t request_size);
 int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, void *request, std::size_t request_size);
 int ibv_cmd_destroy_qp(ibv_qp *qp);
+int ibv_cmd_attach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid);
+int ibv_cmd_detach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid);
 }
 
 namespace kiw::pabi {

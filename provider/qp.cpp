@@ -143,6 +143,16 @@ int destroy_qp(ibv_qp *ibv)
 	return 0;
 }
 
+int attach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid)
+{
+	return Qp::from(qp).origin.inherited() ? EPERM : ibv_cmd_attach_mcast(qp, gid, lid);
+}
+
+int detach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid)
+{
+	return Qp::from(qp).origin.inherited() ? EPERM : ibv_cmd_detach_mcast(qp, gid, lid);
+}
+
 void Qp::forget_completions()
 {
 	Cq::from(base.qp.send_cq).forget(*this);

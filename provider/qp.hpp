@@ -88,6 +88,8 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr);
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr);
 int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask);
 int destroy_qp(ibv_qp *qp);
+int attach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid);
+int detach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid);
 int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr);
 int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr);
 

@@ -251,7 +251,7 @@ TEST_F(Exchange, RequestsWaitForRoom)
 	for (int i = 0; i < count; i++)
 		right.receive(i, 0, size);
 	{
-		const vt::HeldBack slow(vt::client_end(), "tbf rate 200mbit burst 64kb limit 100mb");
+		const vt::HeldBack slow(vt::client_end(), "tbf rate 20mbit burst 64kb limit 100mb");
 
 		for (int i = 0; i < count; i++)
 			ASSERT_EQ(left.try_send(right_end(), {left.memory().sge(0, size)}, i), 0);

@@ -336,6 +336,18 @@ int ibv_cmd_destroy_qp(ibv_qp *qp)
 	return kernel.refuse_destroy;
 }
 
+int ibv_cmd_attach_mcast(ibv_qp *, const ibv_gid *, std::uint16_t)
+{
+	FakeKernel::instance->commands++;
+	return FakeKernel::instance->refuse_modify;
+}
+
+int ibv_cmd_detach_mcast(ibv_qp *, const ibv_gid *, std::uint16_t)
+{
+	FakeKernel::instance->commands++;
+	return FakeKernel::instance->refuse_modify;
+}
+
 int ibv_cmd_modify_qp(ibv_qp *, ibv_qp_attr *, int, void *, std::size_t)
 {
 	FakeKernel::instance->commands++;

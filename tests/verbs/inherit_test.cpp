@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ah.hpp"
 #include "mr.hpp"
 #include "provider_fixture.hpp"
 
@@ -62,6 +63,23 @@ protected:
 			{"destroy_cq",
 				[this] {
 					return kiw::destroy_cq(cq) == EPERM;
+				}},
+			{"attach_mcast",
+				[this] {
+					return kiw::attach_mcast(qp, &gid, 0) == EPERM;
+				}},
+			{"detach_mcast",
+				[this] {
+					return kiw::detach_mcast(qp, &gid, 0) == EPERM;
+				}},
+			{"create_ah",
+				[this] {
+					return not_made(kiw::create_ah(kernel.pd(), &ah_attr));
+				}},
+			{"destroy_ah",
+				[this] {
+					ah.context = kernel.context();
+					return kiw::destroy_ah(&ah) == EPERM;
 				}},
 			{"dereg_mr",
 				[this] {
@@ -130,6 +148,9 @@ protected:
 	ibv_qp_attr attr{};
 	ibv_qp_init_attr init{};
 	ibv_wc wc{};
+	ibv_gid gid{};
+	ibv_ah_attr ah_attr{};
+	ibv_ah ah{};
 };
 
 TEST_F(Inherited, ObjectsAreRefusedWhateverIsAsked)

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "ud_group.h"
+
+#include <linux/igmp.h>
+#include <linux/inet.h>
+#include <linux/rtnetlink.h>
+#include <linux/slab.h>
+#include <net/addrconf.h>
+#include <net/ipv6.h>
+
+#include "compat.h"
+#include "qp.h"
+#include "ud.h"
+#include "ud_tx.h"
+
+/**
+ * struct ud_group - a QP's attachment to a group; protected by kiw_qp.mutex
+ * @link: in kiw_ud.groups
+ * @gid: the group, as the verb names it
+ * @sock: its socket
+ */
+struct ud_group {
+	struct list_head	link;
+	union ib_gid		gid;
+	struct socket		*sock;
+};
+
+/*
+ * Verbs takes no address of IPv4 for a group that isn't multicast: ff0e::ffff:A.B.C.D stands for
+ * the broadcast address A.B.C.D.
+ */
+static bool group_is_broadcast(const union ib_gid *gid)
+{
+	static const u8 prefix[12] = { 0xff, 0x0e, [10] = 0xff, [11] = 0xff };
+
+	return !memcmp(gid->raw, prefix, sizeof(prefix));
+}
+
+static bool group_is_ipv4(const union ib_gid *gid)
+{
+	return group_is_broadcast(gid) || ipv6_addr_v4mapped((const struct in6_addr *)gid->raw);
+}
+
+static int group_bind_ipv4(struct socket *sock, __be32 group, bool join, int ifindex)
+{
+	struct sockaddr_in addr = {
+		.sin_family = AF_INET,
+		.sin_port = htons(kiw_ud_group_port()),
+		.sin_addr.s_addr = group,
+	};
+	struct ip_mreqn mreq = { .imr_multiaddr.s_addr = group, .imr_ifindex = ifindex };
+	int err;
+
+	err = kernel_bind(sock, kiw_sockaddr(&addr), sizeof(addr));
+	if (err || !join)
+		return err;
+	rtnl_lock();
+	lock_sock(sock->sk);
+	err = ip_mc_join_group(sock->sk, &mreq);
+	release_sock(sock->sk);
+	rtnl_unlock();
+	return err;
+}
+
+static int group_bind_ipv6(struct socket *sock, const struct in6_addr *group, int ifindex)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	struct sockaddr_in6 addr = {
+		.sin6_family = AF_INET6,
+		.sin6_port = htons(kiw_ud_group_port()),
+		.sin6_addr = *group,
+		.sin6_scope_id = ifindex,
+	};
+	int err;
+
+	err = kernel_bind(sock, kiw_sockaddr(&addr), sizeof(addr));
+	if (err)
+		return err;
+	rtnl_lock();
+	lock_sock(sock->sk);
+	err = ipv6_sock_mc_join(sock->sk, ifindex, group);
+	release_sock(sock->sk);
+	rtnl_unlock();
+	return err;
+#else
+	return -EAFNOSUPPORT;
+#endif
+}
+
+static int group_open(struct kiw_ud *ud, struct ud_group *group)
+{
+	bool four = group_is_ipv4(&group->gid);
+	struct kiw_device *dev = ud->qp->dev;
+	struct in6_addr addr;
+	int err;
+
+	memcpy(&addr, group->gid.raw, sizeof(addr));
+	err = sock_create_kern(dev->net, four ? AF_INET : AF_INET6, SOCK_DGRAM, IPPROTO_UDP,
+			       &group->sock);
+	if (err)
+		return err == -ENFILE ? -ENOMEM : err;
+	err = sock_bindtoindex(group->sock->sk, dev->ifindex, true);
+	if (err)
+		goto release;
+	/* Every QP of a group has the same. */
+	sock_set_reuseaddr(group->sock->sk);
+	kiw_ud_listen(ud, group->sock->sk);
+	err = four ? group_bind_ipv4(group->sock, addr.s6_addr32[3],
+				     !group_is_broadcast(&group->gid), dev->ifindex) :
+		     group_bind_ipv6(group->sock, &addr, dev->ifindex);
+	if (err)
+		goto release;
+	return 0;
+
+release:
+	kiw_ud_unlisten(group->sock);
+	return err;
+}
+
+int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	struct kiw_qp *qp = to_kiw_qp(ibqp);
+	struct ud_group *group;
+	int err;
+
+	if (!kiw_count_up(&qp->dev->num_group, KIW_MAX_GROUP))
+		return -ENOMEM;
+	group = kzalloc(sizeof(*group), GFP_KERNEL_ACCOUNT);
+	if (!group) {
+		err = -ENOMEM;
+		goto uncount;
+	}
+	group->gid = *gid;
+	err = group_open(qp->ud, group);
+	if (err)
+		goto free;
+	mutex_lock(&qp->mutex);
+	list_add(&group->link, &qp->ud->groups);
+	mutex_unlock(&qp->mutex);
+	return 0;
+
+free:
+	kfree(group);
+uncount:
+	atomic_dec(&qp->dev->num_group);
+	return err;
+}
+
+int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	struct kiw_qp *qp = to_kiw_qp(ibqp);
+	struct ud_group *group, *found = NULL;
+
+	mutex_lock(&qp->mutex);
+	list_for_each_entry(group, &qp->ud->groups, link) {
+		if (!memcmp(&group->gid, gid, sizeof(*gid))) {
+			found = group;
+			list_del(&found->link);
+			break;
+		}
+	}
+	mutex_unlock(&qp->mutex);
+	if (!found)
+		return -EINVAL;
+	kiw_ud_unlisten(found->sock);
+	kfree(found);
+	atomic_dec(&qp->dev->num_group);
+	return 0;
+}
