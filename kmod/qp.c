@@ -54,7 +54,7 @@ struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn)
 
 	xa_lock(qps);
 	qp = xa_load(qps, qpn);
-	if (qp && !qp->ud && qp->owner == task_tgid(current))
+	if (qp && !kiw_qp_is_ud(qp) && qp->owner == task_tgid(current))
 		kiw_qp_get(qp);
 	else
 		qp = NULL;
@@ -177,7 +177,7 @@ static int qp_number(struct kiw_qp *qp)
 	u32 qpn;
 	int ret;
 
-	if (qp->ibqp.qp_type == IB_QPT_UD) {
+	if (kiw_qp_is_ud(qp)) {
 		ret = kiw_ud_open(qp);
 		if (ret < 0)
 			return ret;
@@ -283,14 +283,11 @@ static void qp_await_loans(struct kiw_stream *s)
 		kiw_lend_wait(&s->lend.count, QP_LOAN_PATIENCE);
 }
 
-int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+/* No connection starts any more; the stream and the endpoint let go of the QP. */
+static void qp_disconnect(struct kiw_qp *qp)
 {
-	struct kiw_qp *qp = to_kiw_qp(ibqp);
-	struct kiw_device *dev = qp->dev;
-	DECLARE_COMPLETION_ONSTACK(freed);
 	struct kiw_stream *s;
 
-	qp->freed = &freed;
 	mutex_lock(&qp->mutex);
 	qp->dying = true;
 	mutex_unlock(&qp->mutex);
@@ -301,12 +298,22 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 		kiw_stream_put(s);
 	}
 	qp_abort_endpoint(qp);
+}
 
+int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct kiw_qp *qp = to_kiw_qp(ibqp);
+	struct kiw_device *dev = qp->dev;
+	DECLARE_COMPLETION_ONSTACK(freed);
+
+	qp->freed = &freed;
+	if (!kiw_qp_is_ud(qp))
+		qp_disconnect(qp);
 	xa_erase(&dev->qps, ibqp->qp_num);
 	kiw_qp_put(qp);
 	wait_for_completion(&freed);
 
-	if (qp->ud)
+	if (kiw_qp_is_ud(qp))
 		kiw_ud_close(qp);
 	qp_free_queues(qp);
 	put_pid(qp->owner);
@@ -469,7 +476,7 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
-	if (qp->ud)
+	if (kiw_qp_is_ud(qp))
 		return kiw_ud_modify(qp, attr, mask);
 	if (mask & ~known)
 		return -EINVAL;
@@ -498,7 +505,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
 	mutex_unlock(&qp->mutex);
-	if (qp->ud)
+	if (kiw_qp_is_ud(qp))
 		kiw_ud_query(qp, attr);
 	attr->port_num = 1;
 	attr->path_mtu = IB_MTU_4096;
@@ -580,7 +587,7 @@ static int qp_ring(struct ib_qp *ibqp, bool send)
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	int ret;
 
-	if (qp->ud)
+	if (kiw_qp_is_ud(qp))
 		return kiw_ud_doorbell(qp, send);
 	do {
 		ret = qp_doorbell(qp, send);

@@ -42,7 +42,7 @@ struct kiw_ud;
  * @mutex: see above
  * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
  *	read under RCU to take a reference
- * @ud: what a datagram QP has instead, and no other; set as long as anybody can find the QP
+ * @ud: what a datagram QP has in place of @inbox; set as long as anybody can find the QP
  * @inbox: of the endpoint that connects or serves this QP, reference held; protected by @mutex
  * @sq: send queue
  * @rq: receive queue
@@ -66,8 +66,10 @@ struct kiw_qp {
 	struct completion		*freed;
 	struct mutex			mutex;
 	struct kiw_stream __rcu		*stream;
-	struct kiw_ud			*ud;
-	struct kiw_inbox		*inbox;
+	union {
+		struct kiw_inbox	*inbox;
+		struct kiw_ud		*ud;
+	};
 
 	struct kiw_sq			sq;
 	struct kiw_rq			rq;
@@ -85,6 +87,12 @@ struct kiw_qp {
 static inline struct kiw_qp *to_kiw_qp(struct ib_qp *ibqp)
 {
 	return container_of(ibqp, struct kiw_qp, ibqp);
+}
+
+/* kiw_qp_is_ud() - a datagram QP, which has neither a stream nor an endpoint */
+static inline bool kiw_qp_is_ud(const struct kiw_qp *qp)
+{
+	return qp->ibqp.qp_type == IB_QPT_UD;
 }
 
 static inline void kiw_qp_get(struct kiw_qp *qp)
