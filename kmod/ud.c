@@ -27,6 +27,9 @@
 /* Send buffer: UDP counts packets with their overhead, and the longest datagram is many of them */
 #define UD_SNDBUF_MIN (4 * 65536)
 
+/* Time until the next attempt where there is no memory, in jiffies */
+#define UD_STARVED (HZ / 50)
+
 static struct workqueue_struct *ud_wq;
 
 /* --- states --------------------------------------------------------------------------------- */
@@ -65,7 +68,7 @@ static void ud_break(struct kiw_ud *ud)
 	if (ud->open && ud->state != IB_QPS_ERR) {
 		WRITE_ONCE(ud->state, IB_QPS_ERR);
 		ud->fatal = true;
-		queue_work(ud_wq, &ud->work);
+		mod_delayed_work(ud_wq, &ud->work, 0);
 	}
 	spin_unlock_bh(&ud->lock);
 }
@@ -77,7 +80,10 @@ static void ud_send(struct kiw_ud *ud)
 	case KIW_UD_SENT_STALLED:
 		break;
 	case KIW_UD_SENT_SOME:
-		queue_work(ud_wq, &ud->work);
+		mod_delayed_work(ud_wq, &ud->work, 0);
+		break;
+	case KIW_UD_SENT_STARVED:
+		mod_delayed_work(ud_wq, &ud->work, UD_STARVED);
 		break;
 	case KIW_UD_SENT_BROKEN:
 		ud_break(ud);
@@ -87,7 +93,7 @@ static void ud_send(struct kiw_ud *ud)
 
 static void ud_work(struct work_struct *work)
 {
-	struct kiw_ud *ud = container_of(work, struct kiw_ud, work);
+	struct kiw_ud *ud = container_of(to_delayed_work(work), struct kiw_ud, work);
 	bool fatal = false;
 
 	mutex_lock(&ud->qp->mutex);
@@ -133,7 +139,7 @@ static void ud_write_space(struct sock *sk)
 	if (ud && READ_ONCE(ud->stalled)) {
 		spin_lock_bh(&ud->lock);
 		if (ud->open)
-			queue_work(ud_wq, &ud->work);
+			mod_delayed_work(ud_wq, &ud->work, 0);
 		spin_unlock_bh(&ud->lock);
 	}
 	rcu_read_unlock();
@@ -146,8 +152,7 @@ static int ud_make_socket(struct kiw_device *dev, struct socket **sock)
 
 	if (err == -EAFNOSUPPORT)
 		err = sock_create_kern(dev->net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, sock);
-	/* So it says when there is no memory for one. */
-	return err == -ENFILE ? -ENOMEM : err;
+	return err;
 }
 
 static int ud_bind(struct socket *sock, struct kiw_device *dev)
@@ -210,7 +215,7 @@ int kiw_ud_open(struct kiw_qp *qp)
 	ud->req.sge = ud->sge;
 	ud->recv.sge = ud->sge + qp->sq.max_sge;
 	INIT_LIST_HEAD(&ud->groups);
-	INIT_WORK(&ud->work, ud_work);
+	INIT_DELAYED_WORK(&ud->work, ud_work);
 	err = ud_make_socket(qp->dev, &ud->sock);
 	if (err)
 		goto free;
@@ -221,13 +226,13 @@ int kiw_ud_open(struct kiw_qp *qp)
 	err = ud_bind(ud->sock, qp->dev);
 	if (err) {
 		kiw_ud_close(qp);
-		return err;
+		return kiw_ud_error(err);
 	}
 	return ntohs(inet_sk(ud->sock->sk)->inet_sport);
 
 free:
 	kfree(ud);
-	return err;
+	return kiw_ud_error(err);
 }
 
 void kiw_ud_close(struct kiw_qp *qp)
@@ -238,7 +243,7 @@ void kiw_ud_close(struct kiw_qp *qp)
 	spin_lock_bh(&ud->lock);
 	ud->open = false;
 	spin_unlock_bh(&ud->lock);
-	cancel_work_sync(&ud->work);
+	cancel_delayed_work_sync(&ud->work);
 	/* Packets may outlive the socket, and even the module. */
 	WRITE_ONCE(ud->sock->sk->sk_write_space, ud->saved_write_space);
 	kiw_ud_unlisten(ud->sock);

@@ -44,7 +44,8 @@ struct kiw_qp;
  * @qkey: datagrams with another one are dropped
  * @recv: the receive request of the datagram that is being placed
  * @req: the send request that was taken
- * @batch: the datagram of @req, when UDP had no room for it; or empty
+ * @taken: there is one, and UDP doesn't have it yet
+ * @batch: its datagram, as far as it could be built
  * @msn: messages that were sent
  * @stalled: UDP had no room: kiw_ud_write_space() has the work go on
  * @fatal: the process is to be told that the QP is in error
@@ -65,12 +66,13 @@ struct kiw_ud {
 
 	struct kiw_send_req	req;
 	struct kiw_batch	batch;
+	bool			taken;
 	u32			msn;
 	bool			stalled;
 	bool			fatal;
 	void			(*saved_write_space)(struct sock *sk);
 	struct list_head	groups;
-	struct work_struct	work;
+	struct delayed_work	work;
 	struct rcu_head		rcu;
 	struct kiw_sge		sge[];
 };
@@ -100,6 +102,12 @@ void kiw_ud_query(struct kiw_qp *qp, struct ib_qp_attr *attr);
  * Return: 0, or -EINVAL when nothing may be sent in this state.
  */
 int kiw_ud_doorbell(struct kiw_qp *qp, bool send);
+
+/** kiw_ud_error() - an errno of sockets, which have several for want of memory, as verbs has it */
+static inline int kiw_ud_error(int err)
+{
+	return err == -ENFILE || err == -ENOBUFS ? -ENOMEM : err;
+}
 
 /** kiw_ud_listen() - have a new UDP socket give its datagrams to a QP */
 void kiw_ud_listen(struct kiw_ud *ud, struct sock *sk);

@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 #include <net/addrconf.h>
 #include <net/ipv6.h>
+#include <net/route.h>
 
 #include "compat.h"
 #include "qp.h"
@@ -51,6 +52,8 @@ static int group_bind_ipv4(struct socket *sock, __be32 group, bool join, int ifi
 	struct ip_mreqn mreq = { .imr_multiaddr.s_addr = group, .imr_ifindex = ifindex };
 	int err;
 
+	if (!join && inet_addr_type(sock_net(sock->sk), group) != RTN_BROADCAST)
+		return -EINVAL;
 	err = kernel_bind(sock, kiw_sockaddr(&addr), sizeof(addr));
 	if (err || !join)
 		return err;
@@ -98,7 +101,7 @@ static int group_open(struct kiw_ud *ud, struct ud_group *group)
 	err = sock_create_kern(dev->net, four ? AF_INET : AF_INET6, SOCK_DGRAM, IPPROTO_UDP,
 			       &group->sock);
 	if (err)
-		return err == -ENFILE ? -ENOMEM : err;
+		return err;
 	err = sock_bindtoindex(group->sock->sk, dev->ifindex, true);
 	if (err)
 		goto release;
@@ -143,7 +146,7 @@ free:
 	kfree(group);
 uncount:
 	atomic_dec(&qp->dev->num_group);
-	return err;
+	return kiw_ud_error(err);
 }
 
 int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)

@@ -134,27 +134,21 @@ static bool udtx_path(struct kiw_ud *ud, struct udtx_path *path)
 
 /* --- one datagram --------------------------------------------------------------------------- */
 
-/* Put the payload of the request into the datagram. */
-static enum ib_wc_status udtx_put_payload(struct kiw_ud *ud, struct kiw_builder *f)
+/* Put the payload of the request into the datagram. Return: 0, -ENOMEM or -EFAULT. */
+static int udtx_put_payload(struct kiw_ud *ud, struct kiw_builder *f)
 {
 	const struct kiw_send_req *req = &ud->req;
 	enum kiw_region_fault fault;
 	const struct kiw_sge *sge;
-	int ret;
+	int ret = 0;
 
 	if (req->wqe.flags & KIW_WQE_INLINE)
-		return kiw_fpdu_put(f, req->inline_data, req->len) ? IB_WC_GENERAL_ERR :
-								     IB_WC_SUCCESS;
-	for (sge = req->sge; sge != req->sge + req->wqe.num_sge; sge++) {
-		if (!sge->length)
-			continue;
-		ret = kiw_fpdu_put_region(f, sge->lkey, 0, sge->addr, sge->length, &fault);
-		if (ret == -EFAULT)
-			return IB_WC_LOC_PROT_ERR;
-		if (ret)
-			return IB_WC_GENERAL_ERR;
+		return kiw_fpdu_put(f, req->inline_data, req->len);
+	for (sge = req->sge; !ret && sge != req->sge + req->wqe.num_sge; sge++) {
+		if (sge->length)
+			ret = kiw_fpdu_put_region(f, sge->lkey, 0, sge->addr, sge->length, &fault);
 	}
-	return IB_WC_SUCCESS;
+	return ret;
 }
 
 /* Controlled keys, which have the top bit set, only privileged programs can give to a QP. */
@@ -163,7 +157,8 @@ static u32 udtx_qkey(const struct kiw_ud *ud)
 	return ud->req.dest.qkey & BIT(31) ? READ_ONCE(ud->qkey) : ud->req.dest.qkey;
 }
 
-static enum ib_wc_status udtx_build(struct kiw_ud *ud)
+/* Return: the request's status, or -ENOMEM. */
+static int udtx_build(struct kiw_ud *ud)
 {
 	const struct kiw_send_req *req = &ud->req;
 	struct kiw_builder f = {
@@ -171,8 +166,8 @@ static enum ib_wc_status udtx_build(struct kiw_ud *ud)
 		.qp = ud->qp,
 		.gfp = ud->sock->sk->sk_allocation,
 	};
-	enum ib_wc_status status = IB_WC_GENERAL_ERR;
 	u8 hdr[KIW_DGRAM_HDR_LEN];
+	int ret;
 
 	BUILD_BUG_ON(KIW_UD_MAX_MSG != KIW_DGRAM_MAX_MSG);
 	if (req->wqe.opcode != KIW_WR_SEND ||
@@ -181,13 +176,14 @@ static enum ib_wc_status udtx_build(struct kiw_ud *ud)
 	if (req->len > KIW_UD_MAX_MSG)
 		return IB_WC_LOC_LEN_ERR;
 	kiw_dgram_build(hdr, req->wqe.flags & KIW_WQE_SOLICITED, udtx_qkey(ud), ud->msn);
-	if (!kiw_fpdu_begin_datagram(&f, hdr, sizeof(hdr)))
-		status = udtx_put_payload(ud, &f);
-	if (!status && kiw_fpdu_end_datagram(&f))
-		status = IB_WC_GENERAL_ERR;
-	if (status)
+	ret = kiw_fpdu_begin_datagram(&f, hdr, sizeof(hdr));
+	if (!ret)
+		ret = udtx_put_payload(ud, &f);
+	if (!ret)
+		ret = kiw_fpdu_end_datagram(&f);
+	if (ret)
 		kiw_fpdu_undo(&f);
-	return status;
+	return ret == -EFAULT ? IB_WC_LOC_PROT_ERR : ret;
 }
 
 /* Return: what UDP says. */
@@ -207,8 +203,8 @@ static int udtx_hand_over(struct kiw_ud *ud, struct udtx_path *path)
 }
 
 /*
- * Send the request that was taken. Return: its outcome, or -EAGAIN when UDP has no room; what was
- * built then stays.
+ * Send the request that was taken. Return: its status; or -EAGAIN when UDP has no room, or -ENOMEM:
+ * what was built then stays.
  */
 static int udtx_send_one(struct kiw_ud *ud)
 {
@@ -221,26 +217,25 @@ static int udtx_send_one(struct kiw_ud *ud)
 		if (ret)
 			return ret;
 	}
-	if (!udtx_path(ud, &path)) {
-		kiw_ud_unsend(ud);
+	if (!udtx_path(ud, &path))
 		return IB_WC_LOC_QP_OP_ERR;
-	}
 	ret = udtx_hand_over(ud, &path);
-	if (ret == -EAGAIN)
+	if (ret == -EAGAIN || ret == -ENOMEM)
 		return ret;
-	if (ret >= 0) {
-		kiw_traffic_sent(stats, ud->batch.len, 1);
-		ud->msn++;
-	}
-	kiw_ud_unsend(ud);
-	/* There is no way to there, or a packet filter doesn't want it. */
-	return ret < 0 ? IB_WC_GENERAL_ERR : IB_WC_SUCCESS;
+	if (ret == -ENOBUFS)	/* so UDP says, too, when there is no memory */
+		return -ENOMEM;
+	if (ret < 0)		/* no way leads there, or a packet filter doesn't want it */
+		return IB_WC_GENERAL_ERR;
+	kiw_traffic_sent(stats, ud->batch.len, 1);
+	ud->msn++;
+	return IB_WC_SUCCESS;
 }
 
 void kiw_ud_unsend(struct kiw_ud *ud)
 {
 	lockdep_assert_held(&ud->qp->mutex);
 	kiw_batch_clear(&ud->batch);
+	ud->taken = false;
 }
 
 /* --- the ring ------------------------------------------------------------------------------- */
@@ -264,11 +259,12 @@ static enum kiw_ud_sent udtx_next(struct kiw_ud *ud)
 	struct kiw_sq *sq = &ud->qp->sq;
 	int status;
 
-	if (!ud->batch.len) {
+	if (!ud->taken) {
 		switch (kiw_sq_take(sq, &ud->req)) {
 		case KIW_TAKE_NONE:
 			return KIW_UD_SENT_ALL;
 		case KIW_TAKE_ONE:
+			ud->taken = true;
 			break;
 		case KIW_TAKE_BAD:
 			kiw_sq_done(sq, ud->req.index, IB_WC_LOC_QP_OP_ERR);
@@ -281,6 +277,9 @@ static enum kiw_ud_sent udtx_next(struct kiw_ud *ud)
 	status = udtx_send_one(ud);
 	if (status == -EAGAIN)
 		return KIW_UD_SENT_STALLED;
+	if (status == -ENOMEM)
+		return KIW_UD_SENT_STARVED;
+	kiw_ud_unsend(ud);
 	kiw_sq_done(sq, ud->req.index, status);
 	return KIW_UD_SENT_SOME;
 }
@@ -310,7 +309,7 @@ static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
 
 enum kiw_ud_sent kiw_ud_send(struct kiw_ud *ud, int budget)
 {
-	enum kiw_ud_sent sent = KIW_UD_SENT_SOME;
+	enum kiw_ud_sent sent = KIW_UD_SENT_STARVED;
 
 	lockdep_assert_held(&ud->qp->mutex);
 	if (kiw_batch_begin(&ud->batch, ud->sock->sk->sk_allocation))

@@ -14,6 +14,7 @@ u16 kiw_ud_group_port(void);
 enum kiw_ud_sent {
 	KIW_UD_SENT_ALL,	/* the ring is empty: the next request comes with a doorbell */
 	KIW_UD_SENT_SOME,	/* the budget is used up, or there is room again already */
+	KIW_UD_SENT_STARVED,	/* there is no memory; nobody tells when there is */
 	KIW_UD_SENT_STALLED,	/* UDP has no room; kiw_ud.stalled is set */
 	KIW_UD_SENT_BROKEN,	/* nonsense in the ring, or no room for completions */
 };
@@ -27,7 +28,7 @@ enum kiw_ud_sent {
  */
 enum kiw_ud_sent kiw_ud_send(struct kiw_ud *ud, int budget);
 
-/** kiw_ud_unsend() - drop the datagram that UDP had no room for; the mutex is held */
+/** kiw_ud_unsend() - drop the request that UDP doesn't have yet; the mutex is held */
 void kiw_ud_unsend(struct kiw_ud *ud);
 
 #endif /* KIWARP_UD_TX_H */

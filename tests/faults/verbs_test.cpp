@@ -220,6 +220,124 @@ TEST_F(QpFaults, UseWithoutConnection)
 							}});
 }
 
+// --- datagrams --------------------------------------------------------------------------------------
+
+class DatagramFaults : public VerbsFaults {
+protected:
+	DatagramFaults()
+	{
+		attr.is_global = 1;
+		attr.port_num = 1;
+		attr.grh.sgid_index = 1;
+		if (ibv_query_gid(context, 1, 1, &attr.grh.dgid))
+			vt::fail("ibv_query_gid", errno);
+		group.raw[0] = 0xff;
+		group.raw[1] = 0x02;
+		group.raw[15] = 0x77;
+	}
+	ibv_qp *create() const
+	{
+		ibv_qp_init_attr init{};
+
+		init.send_cq = cq.get();
+		init.recv_cq = cq.get();
+		init.qp_type = IBV_QPT_UD;
+		init.cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2, .max_recv_sge = 2};
+		return ibv_create_qp(pd.get(), &init);
+	}
+	static void start(ibv_qp *qp)
+	{
+		ibv_qp_attr to{};
+
+		to.qp_state = IBV_QPS_INIT;
+		to.port_num = 1;
+		to.qkey = 1;
+		EXPECT_EQ(ibv_modify_qp(qp, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY), 0);
+		to.qp_state = IBV_QPS_RTR;
+		EXPECT_EQ(ibv_modify_qp(qp, &to, IBV_QP_STATE), 0);
+		to.qp_state = IBV_QPS_RTS;
+		EXPECT_EQ(ibv_modify_qp(qp, &to, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+	}
+
+	const vt::Pd pd = vt::make_pd(context);
+	const vt::Cq cq = vt::make_cq(context, 256);
+	const std::function<ibv_qp *()> make = [this] {
+		return create();
+	};
+	const std::function<ibv_ah *()> make_ah = [this] {
+		return ibv_create_ah(pd.get(), &attr);
+	};
+	ibv_ah_attr attr{};
+	ibv_gid group{};
+};
+
+TEST_F(DatagramFaults, QueuePair)
+{
+	every_fault(Allocates::something, making(make, ibv_destroy_qp));
+	every_fault(Allocates::nothing, destroying(make, ibv_destroy_qp));
+}
+
+TEST_F(DatagramFaults, AddressHandle)
+{
+	every_fault(Allocates::nothing, making(make_ah, ibv_destroy_ah));
+	every_fault(Allocates::nothing, destroying(make_ah, ibv_destroy_ah));
+}
+
+TEST_F(DatagramFaults, Membership)
+{
+	ibv_qp *qp = create();
+
+	ASSERT_TRUE(qp);
+	every_fault(Allocates::something, {.call = [&] { return ibv_attach_mcast(qp, &group, 0); },
+						  .after = [&] { EXPECT_EQ(ibv_detach_mcast(qp, &group, 0), 0); },
+						  .errors = {ENOMEM}});
+	EXPECT_EQ(ibv_destroy_qp(qp), 0);
+}
+
+// They wait until there is memory.
+TEST_F(DatagramFaults, Send)
+{
+	constexpr std::size_t size = 30000;
+	const vt::Region memory(pd.get(), 2 * size);
+	ibv_qp *qp = create();
+	ibv_ah *ah = make_ah();
+	unsigned int n = 0;
+	bool failed = false;
+
+	ASSERT_TRUE(qp && ah);
+	start(qp);
+	do {
+		ibv_sge from = memory.sge(0, size);
+		ibv_sge to = memory.sge(size, size);
+		ibv_send_wr wr{};
+		ibv_send_wr *bad = nullptr;
+		ibv_recv_wr rwr{};
+		ibv_recv_wr *bad_recv = nullptr;
+		int error = 0;
+
+		ASSERT_LT(++n, 2000U);
+		from.length -= 40;
+		wr.sg_list = &from;
+		wr.num_sge = 1;
+		wr.opcode = IBV_WR_SEND;
+		wr.send_flags = IBV_SEND_SIGNALED;
+		wr.wr.ud = {ah, qp->qp_num, 1};
+		rwr.sg_list = &to;
+		rwr.num_sge = 1;
+		ASSERT_EQ(ibv_post_recv(qp, &rwr, &bad_recv), 0);
+		memory.fill_pattern(n);
+		failed = with_nth_failing(n, [&] { error = ibv_post_send(qp, &wr, &bad); });
+		ASSERT_EQ(error, 0) << "fault " << n;
+		for (int i = 0; i < 2; i++)
+			ASSERT_EQ(vt::poll_one(cq.get()).status, IBV_WC_SUCCESS) << "fault " << n;
+		ASSERT_TRUE(vt::same(memory.bytes(0, size - 40), memory.bytes(size + 40, size - 40))) << "fault " << n;
+	} while (failed);
+	std::cout << "  allocations that failed: " << n - 1 << '\n';
+	EXPECT_GT(n, 1U);
+	EXPECT_EQ(ibv_destroy_qp(qp), 0);
+	EXPECT_EQ(ibv_destroy_ah(ah), 0);
+}
+
 // --- doorbells --------------------------------------------------------------------------------------
 
 // Work requests don't fail for want of memory: they are done when there is some.

@@ -234,7 +234,8 @@ TEST(Group, OthersAreRefused)
 {
 	const End right("kiw1");
 
-	for (const char *address : {"::ffff:10.77.0.2", "fd77::2", "::ffff:255.255.255.255", "ff0e::ffff:192.0.2.1"})
+	for (const char *address : {"::ffff:10.77.0.2", "fd77::2", "::ffff:255.255.255.255", "ff0e::ffff:192.0.2.1",
+		     "ff0e::ffff:10.77.0.2", "ff0e::ffff:239.77.0.1"})
 		EXPECT_NE(attach(right, address), 0) << address;
 	EXPECT_NE(detach(right, "::ffff:239.77.0.1"), 0);
 }
