@@ -31,7 +31,8 @@ static int udtx_set_port(const char *val, const struct kernel_param *kp)
 static const struct kernel_param_ops port_ops = { .set = udtx_set_port, .get = param_get_uint };
 static unsigned int group_port = 64791;
 module_param_cb(group_port, &port_ops, &group_port, 0644);
-MODULE_PARM_DESC(group_port, "UDP port of datagrams to groups, the same on all hosts (default: 64791)");
+MODULE_PARM_DESC(group_port,
+		 "UDP port of datagrams to groups, the same on all hosts (default: 64791)");
 
 u16 kiw_ud_group_port(void)
 {
