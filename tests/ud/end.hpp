@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "verbs/support.hpp"
+#include "../verbs/support.hpp"
 
 namespace ud {
 

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 #include <thread>
 
+#include "../verbs/link.hpp"
 #include "end.hpp"
-#include "verbs/link.hpp"
 #include "wire.hpp"
 
 namespace ud {

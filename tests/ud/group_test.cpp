@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../verbs/link.hpp"
 #include "end.hpp"
-#include "verbs/link.hpp"
 #include "wire.hpp"
 
 namespace ud {
@@ -157,9 +157,9 @@ TEST_P(Groups, TheHeaderHasTheGroup)
 	left.send({ah.get(), everybody}, 0, 100);
 	ASSERT_EQ(first.received().status, IBV_WC_SUCCESS);
 	if (std::string(GetParam().send).starts_with("::ffff:"))
-		EXPECT_EQ(std::memcmp(&first.bytes(36, 4)[0], &group.raw[12], 4), 0);
+		EXPECT_EQ(std::memcmp(first.bytes(36, 4).data(), &group.raw[12], 4), 0);
 	else
-		EXPECT_EQ(std::memcmp(&first.bytes(24, 16)[0], group.raw, 16), 0);
+		EXPECT_EQ(std::memcmp(first.bytes(24, 16).data(), group.raw, 16), 0);
 }
 
 TEST_P(Groups, OnceMoreIsTheSameAsOnce)

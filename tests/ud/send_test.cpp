@@ -6,8 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "../verbs/link.hpp"
 #include "end.hpp"
-#include "verbs/link.hpp"
 #include "wire.hpp"
 
 namespace ud {
