@@ -120,7 +120,7 @@ void kiw_batch_cut(struct kiw_batch *b, const struct kiw_batch_mark *mark);
  * kiw_batch_push() - hand TCP what is left of the batch
  * @b: batch with something unsent
  * @sk: socket, locked
- * @more: the message goes on in the next batch
+ * @more: another batch follows at once
  *
  * Return: 0 when TCP has all of it; -EINTR when it took a part; or TCP's error, -EAGAIN when it has
  * no room.

@@ -99,6 +99,22 @@ static bool tx_start_message(struct kiw_stream *s)
 	return true;
 }
 
+static bool tx_may_start(const struct kiw_tx *tx)
+{
+	return tx->gate && !tx->stopped && !tx->term_len && !tx->rtr;
+}
+
+/*
+ * Will another batch follow at once? The next message is started to be sure: what TCP keeps back
+ * for it, to fill a segment, must not wait for anything else.
+ */
+static bool tx_goes_on(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+
+	return tx->message != KIW_MESSAGE_NONE || (tx_may_start(tx) && tx_start_message(s));
+}
+
 /*
  * Put one more FPDU into the batch.
  * Return: 1, 0 when there is nothing to send, or -ENOMEM.
@@ -197,7 +213,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 		while (ret > 0 && kiw_batch_whole(&tx->batch) && kiw_batch_open(&tx->batch))
 			ret = tx_put_next(s);
 		if (kiw_batch_unsent(&tx->batch)) {
-			err = kiw_batch_push(&tx->batch, s->sk, tx->message != KIW_MESSAGE_NONE);
+			err = kiw_batch_push(&tx->batch, s->sk, ret > 0 && tx_goes_on(s));
 			if (err == -EAGAIN) {	/* the write-space callback takes over */
 				tx->starved = sk_stream_memory_free(s->sk);
 				return tx->starved;
