@@ -182,16 +182,19 @@ ready() {
 
 # perftest CONTENDER TOOL ITERATIONS OPTION...: sets "line" to the line of figures
 perftest() {
+	for _ in once again; do
+		one_perftest "$@" || return
+		timeless "$line" || return 0
+	done
+}
+one_perftest() {
 	local contender=$1 tool=$2 n=$3 listener=${RIGHT_NETDEV[$1]:-}
 	shift 3
 	local options=(-R -F -s "$octets" -n "$n" "$@")
 	[ "$qps" = 1 ] || options+=(-q "$qps")
-	for _ in once again; do
-		both "$tool" -d "${RIGHT_DEV[$contender]}" "${options[@]}" -p "$port" -- \
-			"$tool" -d "${LEFT_DEV[$contender]}" "${options[@]}" -p "$port" "${ADDRESS[$contender]}" || return
-		perftest_line "$WORK/client" "$octets" $((n * qps)) || return
-		timeless "$line" || return 0
-	done
+	both "$tool" -d "${RIGHT_DEV[$contender]}" "${options[@]}" -p "$port" -- \
+		"$tool" -d "${LEFT_DEV[$contender]}" "${options[@]}" -p "$port" "${ADDRESS[$contender]}" || return
+	perftest_line "$WORK/client" "$octets" $((n * qps))
 }
 
 # bench_tcp ITERATIONS MODE OPTION...: sets "line" to what it prints

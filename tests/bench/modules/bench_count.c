@@ -147,7 +147,7 @@ static int sent(const struct msghdr *msg, int ret)
 	size_t octets = max(ret, 0);
 
 	count(SENDS, octets);
-	if (octets && !(msg->msg_flags & MSG_SPLICE_PAGES))
+	if (octets && !(msg->msg_flags & MSG_SPLICE_PAGES) && !msg->msg_ubuf)
 		count(COPIES, octets);
 	return ret;
 }
