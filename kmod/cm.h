@@ -17,6 +17,7 @@
 enum kiw_ep_state {
 	KIW_ST_NEW,		/* the downcall that creates it isn't done */
 	KIW_ST_LISTEN,
+	KIW_ST_DIAL_WAIT,	/* initiator by QP number: between two attempts */
 	KIW_ST_CONNECTING,	/* initiator: SYN sent */
 	KIW_ST_REPLY_WAIT,	/* initiator: Request (being) sent */
 	KIW_ST_REQUEST_WAIT,	/* responder: accepted by TCP */

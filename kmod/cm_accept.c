@@ -78,16 +78,27 @@ static int accept_reply_sent(struct kiw_ep *ep)
 	return 0;
 }
 
-/* Sends what can be sent. Return: 0, also if the work has to go on with it later, or an error. */
-static int accept_reply_send(struct kiw_ep *ep)
+/**
+ * kiw_reply_send() - send what can be sent of the Reply, and go on when that was all
+ * @ep: endpoint in state REPLY_SEND, mutex held
+ *
+ * Return: 0, also if the work has to go on with it later, or an error.
+ */
+int kiw_reply_send(struct kiw_ep *ep)
 {
 	int err = kiw_ep_push(ep);
 
 	return err == -EAGAIN ? 0 : err ? err : accept_reply_sent(ep);
 }
 
-static void accept_reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const void *pd,
-				 u16 pd_len)
+/**
+ * kiw_reply_compose() - write the Reply
+ * @ep: endpoint, mutex held; enters REPLY_SEND
+ * @rep: Reply without private data
+ * @pd: private data
+ * @pd_len: its bytes
+ */
+void kiw_reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const void *pd, u16 pd_len)
 {
 	rep->pd = pd;
 	rep->pd_len = pd_len;
@@ -97,8 +108,14 @@ static void accept_reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, c
 	kiw_ep_enter(ep, KIW_ST_REPLY_SEND);
 }
 
-/* Tell the peer that nothing comes of it, as far as it can still be told, and end. */
-static void accept_refuse(struct kiw_ep *ep, const char *why, const void *pd, u16 pd_len)
+/**
+ * kiw_refuse() - tell the peer that nothing comes of it, as far as it can still be told, and end
+ * @ep: endpoint with a complete Request, mutex held
+ * @why: for the log
+ * @pd: private data
+ * @pd_len: its bytes
+ */
+void kiw_refuse(struct kiw_ep *ep, const char *why, const void *pd, u16 pd_len)
 {
 	struct kiw_startup *su = ep->su;
 	struct kiw_mpa_frame rep;
@@ -111,8 +128,8 @@ static void accept_refuse(struct kiw_ep *ep, const char *why, const void *pd, u1
 	kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms);
 	rep.reject = true;
 	su->reject = true;
-	accept_reply_compose(ep, &rep, pd, pd_len);
-	if (accept_reply_send(ep))
+	kiw_reply_compose(ep, &rep, pd, pd_len);
+	if (kiw_reply_send(ep))
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 }
 
@@ -175,11 +192,11 @@ static void accept_request_received(struct kiw_ep *ep)
 		return;
 	}
 	if (su->req.pd_len > U8_MAX) {
-		accept_refuse(ep, "more private data than iw_cm can pass on", NULL, 0);
+		kiw_refuse(ep, "more private data than iw_cm can pass on", NULL, 0);
 		return;
 	}
 	if (accept_request_add(ep)) {
-		accept_refuse(ep, "out of memory", NULL, 0);
+		kiw_refuse(ep, "out of memory", NULL, 0);
 		return;
 	}
 	kiw_ep_enter(ep, KIW_ST_REQUEST_READY);
@@ -207,7 +224,7 @@ static void accept_expired(struct kiw_ep *ep)
 {
 	/* When the Request is complete, the delay is on our side. */
 	if (ep->state == KIW_ST_REQUEST_READY || ep->state == KIW_ST_REQUESTED) {
-		accept_refuse(ep, "no decision in time", NULL, 0);
+		kiw_refuse(ep, "no decision in time", NULL, 0);
 		return;
 	}
 	ibdev_dbg(&ep->dev->ibdev, "a connection ends: its peer took too long in the start-up\n");
@@ -240,7 +257,7 @@ static void accept_run(struct kiw_ep *ep, unsigned long events)
 			kiw_ep_end(ep, 0, KIW_END_FIN);
 		break;
 	default:	/* REPLY_SEND */
-		if (accept_reply_send(ep))
+		if (kiw_reply_send(ep))
 			kiw_ep_end(ep, 0, KIW_END_RESET);
 		break;
 	}
@@ -252,7 +269,8 @@ static void accept_leave(struct kiw_ep *ep)
 	kiw_listener_leave(ep);
 }
 
-static const struct kiw_ep_ops accept_ops = {
+/* The role of a connection that iw_cm's user decides on */
+const struct kiw_ep_ops kiw_accept_ops = {
 	.run = accept_run,
 	.leave = accept_leave,
 };
@@ -264,7 +282,7 @@ static const struct kiw_ep_ops accept_ops = {
  */
 void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 {
-	struct kiw_ep *ep = kiw_ep_create(l->ep.dev, sizeof(*ep), &accept_ops);
+	struct kiw_ep *ep = kiw_ep_create(l->ep.dev, sizeof(*ep), l->serves);
 
 	lockdep_assert_held(&l->ep.mutex);
 	if (IS_ERR(ep)) {
@@ -313,8 +331,8 @@ static int accept_request(struct kiw_ep *ep, struct iw_cm_id *id,
 	err = kiw_ep_bind_qp(ep, param->qpn);
 	if (err)
 		return err;
-	accept_reply_compose(ep, &rep, param->private_data, param->private_data_len);
-	return accept_reply_send(ep);
+	kiw_reply_compose(ep, &rep, param->private_data, param->private_data_len);
+	return kiw_reply_send(ep);
 }
 
 /**
@@ -347,7 +365,7 @@ int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		else if (ep->su->out_sent)
 			kiw_ep_end(ep, 0, KIW_END_RESET);
 		else
-			accept_refuse(ep, "the user couldn't accept", NULL, 0);
+			kiw_refuse(ep, "the user couldn't accept", NULL, 0);
 	}
 	mutex_unlock(&ep->mutex);
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
@@ -371,7 +389,7 @@ int kiw_reject(struct iw_cm_id *id, const void *pdata, u8 pdata_len)
 		return 0;
 	mutex_lock(&ep->mutex);
 	if (ep->state == KIW_ST_REQUESTED)
-		accept_refuse(ep, "by the user", pdata, pdata_len);
+		kiw_refuse(ep, "by the user", pdata, pdata_len);
 	mutex_unlock(&ep->mutex);
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);

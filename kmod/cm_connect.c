@@ -21,7 +21,13 @@
 #include "pump.h"
 #include "stream.h"
 
-static int connect_request_compose(struct kiw_startup *su)
+/**
+ * kiw_request_compose() - write the Request
+ * @su: start-up, with what this side wants and the private data
+ *
+ * Return: 0, or -EINVAL when there is more private data than it can carry.
+ */
+int kiw_request_compose(struct kiw_startup *su)
 {
 	kiw_mpa_request(&su->cfg, &su->req);
 	if (su->pd_len > kiw_mpa_pd_max(&su->req))
@@ -34,8 +40,14 @@ static int connect_request_compose(struct kiw_startup *su)
 	return 0;
 }
 
-/* Takes the socket in any case; on failure the caller ends the endpoint. */
-static int connect_dial(struct kiw_ep *ep, struct socket *sock)
+/**
+ * kiw_dial() - begin to connect a socket
+ * @ep: endpoint, mutex held; enters CONNECTING
+ * @sock: socket, which is the endpoint's from here on
+ *
+ * Return: 0, or what TCP says to the addresses.
+ */
+int kiw_dial(struct kiw_ep *ep, struct socket *sock)
 {
 	struct kiw_startup *su = ep->su;
 	int err;
@@ -66,7 +78,7 @@ static int connect_dial_again(struct kiw_ep *ep)
 	su->retried = true;
 	su->cfg.rev = KIW_MPA_REV_1;
 	su->cfg.p2p = false;
-	err = connect_request_compose(su);
+	err = kiw_request_compose(su);
 	if (err)
 		return err;
 
@@ -76,7 +88,7 @@ static int connect_dial_again(struct kiw_ep *ep)
 	kiw_ep_unhook(ep);
 	/* A reset leaves no TIME_WAIT in the way of the same pair of ports. */
 	kiw_sock_close(ep->sock, true);
-	return connect_dial(ep, sock);
+	return kiw_dial(ep, sock);
 }
 
 static void connect_lost(struct kiw_ep *ep, int err)
@@ -169,10 +181,37 @@ static void connect_reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame
 	kiw_ep_established(ep);
 }
 
-/* Go on with the start-up, in state CONNECTING or REPLY_WAIT. */
-static void connect_run(struct kiw_ep *ep, unsigned long events)
+/**
+ * kiw_request_step() - go on with the start-up, in state CONNECTING or REPLY_WAIT
+ * @ep: endpoint, mutex held
+ * @rep: the Reply
+ *
+ * Return: 0 with the Reply; -EAGAIN when more has to come; else the connection's error. It is
+ * that of an attempt to connect if the state is still CONNECTING.
+ */
+int kiw_request_step(struct kiw_ep *ep, struct kiw_mpa_frame *rep)
 {
 	struct sock *sk = ep->sock->sk;
+	int err;
+
+	lockdep_assert_held(&ep->mutex);
+	if (ep->state == KIW_ST_CONNECTING) {
+		int state = inet_sk_state_load(sk);
+
+		if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
+			return -EAGAIN;
+		if (state == TCP_CLOSE) {
+			err = sock_error(sk);
+			return err ? err : -ECONNABORTED;
+		}
+		kiw_ep_enter(ep, KIW_ST_REPLY_WAIT);
+	}
+	err = kiw_ep_push(ep);
+	return err ? err : kiw_ep_pull(ep, KIW_MPA_REPLY, rep);
+}
+
+static void connect_run(struct kiw_ep *ep, unsigned long events)
+{
 	struct kiw_mpa_frame rep;
 	int err;
 
@@ -182,25 +221,11 @@ static void connect_run(struct kiw_ep *ep, unsigned long events)
 		kiw_ep_end(ep, -ETIMEDOUT, KIW_END_RESET);
 		return;
 	}
-
-	if (ep->state == KIW_ST_CONNECTING) {
-		int state = inet_sk_state_load(sk);
-
-		if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
-			return;
-		if (state == TCP_CLOSE) {
-			err = sock_error(sk);
-			kiw_ep_end(ep, err ? err : -ECONNABORTED, KIW_END_RESET);
-			return;
-		}
-		kiw_ep_enter(ep, KIW_ST_REPLY_WAIT);
-	}
-
-	err = kiw_ep_push(ep);
-	if (!err)
-		err = kiw_ep_pull(ep, KIW_MPA_REPLY, &rep);
+	err = kiw_request_step(ep, &rep);
 	if (!err)
 		connect_reply_received(ep, &rep);
+	else if (err != -EAGAIN && ep->state == KIW_ST_CONNECTING)
+		kiw_ep_end(ep, err, KIW_END_RESET);
 	else if (err != -EAGAIN)
 		connect_lost(ep, err);
 }
@@ -239,7 +264,7 @@ static int connect_check(struct kiw_ep *ep, const struct iw_cm_id *id,
 	su->pd_len = param->private_data_len;
 	if (su->pd_len)
 		memcpy(su->pd, param->private_data, su->pd_len);
-	return connect_request_compose(su);
+	return kiw_request_compose(su);
 }
 
 /* Takes the socket in any case. */
@@ -256,7 +281,7 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
 	if (err)
 		return err;
 	kiw_ep_deadline(ep, kiw_connect_secs());
-	err = connect_dial(ep, sock);
+	err = kiw_dial(ep, sock);
 	if (!err)
 		kiw_ep_set_id(ep, id);
 	return err;

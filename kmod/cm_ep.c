@@ -230,7 +230,8 @@ static void ep_announce(struct kiw_ep *ep)
 {
 	ep->announced = true;
 	ep->status = 0;
-	ep->owed |= ep->ops->initiates ? KIW_OWED_REPLY : KIW_OWED_ESTABLISHED;
+	if (!ep->ops->quiet)
+		ep->owed |= ep->ops->initiates ? KIW_OWED_REPLY : KIW_OWED_ESTABLISHED;
 }
 
 /**

@@ -63,7 +63,11 @@ static void listener_run(struct kiw_ep *ep, unsigned long events)
 
 static void listener_leave(struct kiw_ep *ep)
 {
-	kiw_listener_abort(to_listener(ep));
+	struct kiw_listener *l = to_listener(ep);
+
+	kiw_listener_abort(l);
+	if (l->serves->deaf)
+		l->serves->deaf(ep->dev);
 }
 
 static const struct kiw_ep_ops listener_ops = {
@@ -82,7 +86,7 @@ static int listen_begin(struct kiw_ep *ep, const struct iw_cm_id *id,
 
 	if (addr->ss_family == AF_INET6) {
 		lock_sock(sk);
-		sk->sk_ipv6only = id->afonly;
+		sk->sk_ipv6only = id && id->afonly;
 		release_sock(sk);
 	}
 	/* Connections in TIME_WAIT are no obstacle; another listener still is. */
@@ -91,6 +95,65 @@ static int listen_begin(struct kiw_ep *ep, const struct iw_cm_id *id,
 	if (!err)
 		err = kiw_ep_hook(ep, NULL);
 	return err ? err : kernel_listen(ep->sock, backlog);
+}
+
+/**
+ * kiw_listener_open() - make a listener
+ * @dev: device
+ * @addr: address, which may be the wildcard, and port
+ * @backlog: connections that TCP keeps until we take them, and requests that the user is told of
+ *	before it decides; also an order of magnitude for the connections in between
+ * @serves: role of the endpoints of its connections
+ * @id: iw_cm's side, which then refers to the listener; or NULL: it ends with the device
+ *
+ * Return: the listener, to which the caller has no reference, or an error.
+ */
+struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_storage *addr,
+				       int backlog, const struct kiw_ep_ops *serves,
+				       struct iw_cm_id *id)
+{
+	struct kiw_listener *l;
+	struct kiw_ep *ep;
+	struct socket *sock;
+	int err;
+
+	ep = kiw_ep_create(dev, sizeof(*l), &listener_ops);
+	if (IS_ERR(ep))
+		return ERR_CAST(ep);
+	l = to_listener(ep);
+	mutex_init(&l->lock);
+	INIT_LIST_HEAD(&l->waiting);
+	INIT_LIST_HEAD(&l->ready);
+	l->serves = serves;
+	backlog = clamp(backlog, 1, 1 << 16);
+	l->max_waiting = 4 * backlog + 64;
+	l->max_told = backlog;
+
+	err = kiw_sock_create(dev, dev->net, id, addr, &sock);
+	mutex_lock(&ep->mutex);
+	if (!err && ep->state == KIW_ST_DEAD) {	/* the device is going */
+		sock_release(sock);
+		err = -ENODEV;
+	} else if (!err) {
+		ep->sock = sock;
+		err = listen_begin(ep, id, addr, backlog);
+	}
+	if (!err)
+		kiw_ep_enter(ep, KIW_ST_LISTEN);
+	else if (ep->state != KIW_ST_DEAD)
+		kiw_ep_end(ep, err, KIW_END_RESET);
+	if (!err && id) {
+		id->add_ref(id);
+		l->id = id;
+		id->provider_data = l;
+		kiw_ep_get(ep);
+	}
+	mutex_unlock(&ep->mutex);
+
+	/* Takes the first connections, or tidies up. */
+	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
+	kiw_ep_put(ep);
+	return err ? ERR_PTR(err) : l;
 }
 
 /*
@@ -109,8 +172,7 @@ static const struct net *listener_net(const struct iw_cm_id *id)
 /**
  * kiw_create_listen() - listen
  * @id: iw_cm's side: address, which may be the wildcard, and type of service
- * @backlog: connections that TCP keeps until we take them, and requests that the user is told of
- *	before it decides; also an order of magnitude for the connections in between
+ * @backlog: see kiw_listener_open()
  *
  * Listeners of several devices don't get in each other's way, since each is bound to its
  * interface. On a device in another namespace than its own, a listener takes no port, and hears
@@ -123,9 +185,6 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 {
 	struct kiw_device *dev = to_kiw_device(id->device);
 	struct sockaddr_storage addr = id->m_local_addr;
-	struct kiw_listener *l;
-	struct kiw_ep *ep;
-	struct socket *sock;
 	int err;
 
 	kiw_addr_unmap(&addr);
@@ -136,41 +195,7 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 		id->provider_data = NULL;
 		return 0;
 	}
-	ep = kiw_ep_create(dev, sizeof(*l), &listener_ops);
-	if (IS_ERR(ep))
-		return PTR_ERR(ep);
-	l = to_listener(ep);
-	mutex_init(&l->lock);
-	INIT_LIST_HEAD(&l->waiting);
-	INIT_LIST_HEAD(&l->ready);
-	backlog = clamp(backlog, 1, 1 << 16);
-	l->max_waiting = 4 * backlog + 64;
-	l->max_told = backlog;
-
-	err = kiw_sock_create(dev, dev->net, id, &addr, &sock);
-	mutex_lock(&ep->mutex);
-	if (!err && ep->state == KIW_ST_DEAD) {	/* the device is going */
-		sock_release(sock);
-		err = -ENODEV;
-	} else if (!err) {
-		ep->sock = sock;
-		err = listen_begin(ep, id, &addr, backlog);
-	}
-	if (!err) {
-		kiw_ep_enter(ep, KIW_ST_LISTEN);
-		id->add_ref(id);
-		l->id = id;
-		id->provider_data = l;
-		kiw_ep_get(ep);
-	} else if (ep->state != KIW_ST_DEAD) {
-		kiw_ep_end(ep, err, KIW_END_RESET);
-	}
-	mutex_unlock(&ep->mutex);
-
-	/* Takes the first connections, or tidies up. */
-	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
-	kiw_ep_put(ep);
-	return err;
+	return PTR_ERR_OR_ZERO(kiw_listener_open(dev, &addr, backlog, &kiw_accept_ops, id));
 }
 
 /**

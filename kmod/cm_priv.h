@@ -2,6 +2,7 @@
 /*
  * Inside of the connection manager; cm.h is its outside.
  *
+ *	cm_number.c	connections by queue pair number
  *	cm_listen.c	listeners
  *	cm_accept.c	start-up of the responder
  *	cm_connect.c	start-up of the initiator
@@ -18,6 +19,7 @@
  * often, and a peer that stalls costs its endpoint and one timer.
  *
  *	CONNECTING -> REPLY_WAIT ------------------------------------------.
+ *	DIAL_WAIT <-> CONNECTING, REPLY_WAIT	(by QP number: until it succeeds)
  *	REQUEST_WAIT -> REQUEST_READY -> REQUESTED -> REPLY_SEND -> RTR_WAIT -> OPEN -> CLOSING
  *
  * and from everywhere to DEAD, which keeps nothing but what iw_cm still has to be told. A
@@ -175,14 +177,18 @@ struct kiw_listener;
  * struct kiw_ep_ops - role of an endpoint
  * @run: go on with the start-up, or with listening, with what happened; the mutex is held
  * @leave: the endpoint ends: let go of what is this role's; the mutex is held. May be NULL
+ * @deaf: for a listener's connections: the listener has ended; its mutex is held. May be NULL
  * @initiates: the one that connects
  * @listens: a listener, which has no start-up
+ * @quiet: iw_cm doesn't know of it
  */
 struct kiw_ep_ops {
 	void	(*run)(struct kiw_ep *ep, unsigned long events);
 	void	(*leave)(struct kiw_ep *ep);
+	void	(*deaf)(struct kiw_device *dev);
 	bool	initiates;
 	bool	listens;
+	bool	quiet;
 };
 
 /**
@@ -257,7 +263,9 @@ struct kiw_ep {
  * struct kiw_listener - listening endpoint
  * @ep: what it has in common with the others; first, so that both are freed alike
  * @lock: protects the rest
- * @id: iw_cm's listening side, reference held, or NULL once it stopped
+ * @serves: role of the endpoints of its connections
+ * @id: iw_cm's listening side, reference held, or NULL once it stopped, or if iw_cm has no part in
+ *	it
  * @waiting: endpoints without a complete Request, in the order of their numbers
  * @ready: endpoints with a complete Request that the user isn't told of yet, in the order of their
  *	numbers
@@ -270,6 +278,7 @@ struct kiw_ep {
 struct kiw_listener {
 	struct kiw_ep		ep;
 	struct mutex		lock;
+	const struct kiw_ep_ops	*serves;
 	struct iw_cm_id		*id;
 	struct list_head	waiting;
 	struct list_head	ready;
@@ -343,6 +352,20 @@ void kiw_listener_leave(struct kiw_ep *ep);
 void kiw_listener_abort(struct kiw_listener *l);
 
 /* cm_accept.c */
+extern const struct kiw_ep_ops kiw_accept_ops;
 void kiw_responder_start(struct kiw_listener *l, struct socket *sock);
+void kiw_refuse(struct kiw_ep *ep, const char *why, const void *pd, u16 pd_len);
+void kiw_reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const void *pd, u16 pd_len);
+int kiw_reply_send(struct kiw_ep *ep);
+
+/* cm_connect.c */
+int kiw_request_compose(struct kiw_startup *su);
+int kiw_request_step(struct kiw_ep *ep, struct kiw_mpa_frame *rep);
+int kiw_dial(struct kiw_ep *ep, struct socket *sock);
+
+/* cm_listen.c */
+struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_storage *addr,
+				       int backlog, const struct kiw_ep_ops *serves,
+				       struct iw_cm_id *id);
 
 #endif /* KIWARP_CM_PRIV_H */

@@ -32,7 +32,7 @@
 
 static void sock_set_tos(struct sock *sk, const struct iw_cm_id *id)
 {
-	if (!id->tos_set)
+	if (!id || !id->tos_set)
 		return;
 	ip_sock_set_tos(sk, id->tos);
 	if (sk->sk_family == AF_INET6) {
@@ -118,7 +118,7 @@ struct net *kiw_sock_net(struct kiw_device *dev, const struct sockaddr_storage *
  * kiw_sock_create() - make a socket that stays on the interface of its address
  * @dev: device
  * @net: namespace; that of @dev lasts as long as its endpoints do, another one the socket keeps
- * @id: iw_cm's side, for the type of service; an initiator has the peer's address there
+ * @id: iw_cm's side, for the type of service, or NULL; an initiator has the peer's address there
  * @local: local address, or the wildcard for the device's own interface
  * @res: the socket
  *
@@ -131,7 +131,7 @@ int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_
 		    const struct sockaddr_storage *local, struct socket **res)
 {
 	/* Listeners on such an address stay on their devices' interfaces, or only one had it. */
-	bool loopback = id->m_remote_addr.ss_family && sock_is_loopback(local);
+	bool loopback = id && id->m_remote_addr.ss_family && sock_is_loopback(local);
 	struct socket *sock;
 	int err;
 

@@ -16,6 +16,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "cm.h"
+#include "cm_number.h"
 #include "compat.h"
 #include "cq.h"
 #include "mr.h"
@@ -477,6 +478,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	xa_init_flags(&dev->regions, XA_FLAGS_ACCOUNT);
 	spin_lock_init(&dev->gids.lock);
 	spin_lock_init(&dev->ep_lock);
+	mutex_init(&dev->number_mutex);
 	INIT_LIST_HEAD(&dev->eps);
 	refcount_set(&dev->ep_count, 1);
 	init_completion(&dev->ep_none);

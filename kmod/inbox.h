@@ -21,6 +21,7 @@
  * consumer gets the event that it waits for, with an error.
  */
 #define KIW_INBOX_ABORTED	BIT(3)
+#define KIW_INBOX_READY		BIT(4)	/* a QP that connects by number may send */
 
 /**
  * struct kiw_inbox - see above; part of the endpoint

@@ -185,6 +185,16 @@ static void pump_act_end(struct kiw_stream *s)
 	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_CLOSED);
 }
 
+/*
+ * Programs that connect by number expect no word of a peer that has gone, since InfiniBand has none:
+ * what they may still have posted stays as it is.
+ */
+static bool pump_keeps_receives(const struct kiw_stream *s)
+{
+	return s->qp->by_number &&
+	       (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_IDLE);
+}
+
 void kiw_pump_act(struct kiw_stream *s)
 {
 	kiw_stream_assert_held(s);
@@ -197,7 +207,7 @@ void kiw_pump_act(struct kiw_stream *s)
 		pump_break(s);
 		kiw_tx_drop(s);
 	}
-	if (s->todo & KIW_ACT_FLUSH_RQ)
+	if ((s->todo & KIW_ACT_FLUSH_RQ) && !pump_keeps_receives(s))
 		kiw_rq_flush(s->qp, &s->recv);
 	if (s->todo & KIW_ACT_ASYNC)
 		pump_raise_async(s);

@@ -20,6 +20,8 @@
 #include "pump.h"
 #include "ud.h"
 
+/* Seconds that requests wait for a peer that was named by number */
+#define QP_PEER_PATIENCE 20
 /* Longer than most peers delay an ACK, in jiffies */
 #define QP_LOAN_PATIENCE (HZ / 4)
 
@@ -60,6 +62,32 @@ struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn)
 		qp = NULL;
 	xa_unlock(qps);
 	return qp ? &qp->ibqp : NULL;
+}
+
+struct kiw_qp *kiw_qp_find(struct kiw_device *dev, u32 qpn)
+{
+	struct kiw_qp *qp;
+
+	xa_lock(&dev->qps);
+	qp = xa_load(&dev->qps, qpn);
+	if (qp && !kiw_qp_is_ud(qp))
+		kiw_qp_get(qp);
+	else
+		qp = NULL;
+	xa_unlock(&dev->qps);
+	return qp;
+}
+
+bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer)
+{
+	bool named;
+
+	mutex_lock(&qp->mutex);
+	named = qp->by_number;
+	if (named)
+		*peer = *qp->peer;
+	mutex_unlock(&qp->mutex);
+	return named;
 }
 
 struct kiw_qp *kiw_qp_next_of(struct kiw_device *dev, unsigned long *qpn)
@@ -229,7 +257,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	refcount_set(&qp->ref, 1);
 	mutex_init(&qp->mutex);
 	qp->state = KIW_QP_IDLE;
-	qp->init = true;
+	qp->shown = IB_QPS_INIT;
 	qp->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
 	qp->cookie = req.cookie;
 	qp->owner = get_pid(task_tgid(current));
@@ -304,14 +332,15 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct kiw_device *dev = qp->dev;
-	DECLARE_COMPLETION_ONSTACK(freed);
 
-	qp->freed = &freed;
 	if (!kiw_qp_is_ud(qp))
 		qp_disconnect(qp);
 	xa_erase(&dev->qps, ibqp->qp_num);
 	kiw_qp_put(qp);
-	wait_for_completion(&freed);
+	wait_var_event(&qp->ref, !refcount_read(&qp->ref));
+	if (qp->peer)
+		cancel_delayed_work_sync(&qp->peer->late);
+	kfree(qp->peer);
 
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_close(qp);
@@ -329,9 +358,9 @@ static enum ib_qp_state qp_shown_state(const struct kiw_qp *qp)
 {
 	switch (READ_ONCE(qp->state)) {
 	case KIW_QP_IDLE:
-		return READ_ONCE(qp->init) ? IB_QPS_INIT : IB_QPS_RESET;
+		return READ_ONCE(qp->shown);
 	case KIW_QP_RTS:
-		return IB_QPS_RTS;
+		return READ_ONCE(qp->shown) == IB_QPS_RTR ? IB_QPS_RTR : IB_QPS_RTS;
 	case KIW_QP_CLOSING:
 		return IB_QPS_SQD;
 	case KIW_QP_TERMINATE:
@@ -356,15 +385,140 @@ static void qp_forget(struct kiw_qp *qp)
 	kiw_rq_forget(&qp->rq);
 }
 
-/* The new state of a QP without a stream */
-static int qp_modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
+/* --- a peer that is named by number --------------------------------------------------------- */
+
+static void qp_raise_fatal(struct kiw_qp *qp)
 {
+	struct ib_event event = {
+		.device = qp->ibqp.device,
+		.element.qp = &qp->ibqp,
+		.event = IB_EVENT_QP_FATAL,
+	};
+
+	if (qp->ibqp.event_handler)
+		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
+}
+
+/* Requests have waited long enough for the peer: as if its acknowledgements were missing. */
+static void qp_peer_late(struct work_struct *work)
+{
+	struct kiw_peer *peer = container_of(to_delayed_work(work), struct kiw_peer, late);
+	struct kiw_qp *qp = peer->qp;
+	bool over;
+
+	mutex_lock(&qp->mutex);
+	over = peer->patient && time_after_eq(jiffies, peer->deadline) &&
+	       qp->state == KIW_QP_IDLE && !rcu_access_pointer(qp->stream);
+	if (over) {
+		peer->patient = false;
+		WRITE_ONCE(qp->state, kiw_qp_next(qp->state, KIW_EV_MODIFY_ERR).next);
+		qp_flush_idle(qp);
+	}
+	mutex_unlock(&qp->mutex);
+	if (!over)
+		return;
+	ibdev_dbg(&qp->dev->ibdev, "QP %u: no QP %u at %pI6c in %u s\n", qp->ibqp.qp_num,
+		  peer->ends.to, &peer->remote, QP_PEER_PATIENCE);
+	kiw_stat_inc(&qp->dev->stats, KIW_STAT_CONNECT_FAILS);
+	qp_abort_endpoint(qp);
+	qp_raise_fatal(qp);
+}
+
+/* INIT to RTR with the address and number of a peer */
+static int qp_expect(struct kiw_qp *qp, const struct kiw_peer *named)
+{
+	lockdep_assert_held(&qp->mutex);
+	if (qp->state != KIW_QP_IDLE || qp->shown != IB_QPS_INIT || qp->inbox)
+		return -EINVAL;
+	if (!qp->peer) {
+		qp->peer = kzalloc(sizeof(*qp->peer), GFP_KERNEL_ACCOUNT);
+		if (!qp->peer)
+			return -ENOMEM;
+		qp->peer->qp = qp;
+		INIT_DELAYED_WORK(&qp->peer->late, qp_peer_late);
+	}
+	qp->peer->local = named->local;
+	qp->peer->remote = named->remote;
+	qp->peer->ends = named->ends;
+	qp->peer->gid_index = named->gid_index;
+	qp->peer->ird = named->ird;
+	qp->peer->ord = named->ord;
+	qp->by_number = true;
+	WRITE_ONCE(qp->shown, IB_QPS_RTR);
+	return 0;
+}
+
+/* RTR to RTS, connected by now or not */
+static int qp_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	struct kiw_peer *peer = qp->peer;
+
+	lockdep_assert_held(&qp->mutex);
+	if (!qp->by_number || !(mask & IB_QP_SQ_PSN))
+		return -EINVAL;
+	peer->ends.sq_psn = attr->sq_psn & KIW_PSN_MASK;
+	peer->ends.ready = true;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
+		peer->ord = attr->max_rd_atomic;
+	WRITE_ONCE(qp->shown, IB_QPS_RTS);
+	if (qp->inbox)
+		kiw_inbox_post(qp->inbox, KIW_INBOX_READY);
+	return 0;
+}
+
+static void qp_forget_peer(struct kiw_qp *qp)
+{
+	lockdep_assert_held(&qp->mutex);
+	qp->by_number = false;
+	if (qp->peer)
+		qp->peer->patient = false;
+}
+
+/* A request waits for the connection: the patience with the peer begins with the first. */
+static bool qp_may_wait(struct kiw_qp *qp)
+{
+	struct kiw_peer *peer = qp->peer;
+
+	lockdep_assert_held(&qp->mutex);
+	if (!qp->by_number || qp->state != KIW_QP_IDLE || qp->shown != IB_QPS_RTS)
+		return false;
+	if (!peer->patient) {
+		peer->patient = true;
+		peer->deadline = jiffies + QP_PEER_PATIENCE * HZ;
+		mod_delayed_work(system_wq, &peer->late, QP_PEER_PATIENCE * HZ);
+	}
+	return true;
+}
+
+/* --- the change of state -------------------------------------------------------------------- */
+
+/**
+ * struct qp_change - what a modification asks for
+ * @attr: as it came
+ * @mask: likewise
+ * @peer: QP to connect to, or NULL
+ */
+struct qp_change {
+	const struct ib_qp_attr	*attr;
+	int			mask;
+	const struct kiw_peer	*peer;
+};
+
+/* The new state of a QP without a stream */
+static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
+{
+	enum ib_qp_state to = c->attr->qp_state;
 	struct kiw_qp_step step;
 
 	lockdep_assert_held(&qp->mutex);
 	switch (to) {
-	case IB_QPS_RTR:	/* librdmacm asks for it before it accepts: nothing to do */
+	case IB_QPS_RTR:
+		if (c->peer)
+			return qp_expect(qp, c->peer);
+		/* librdmacm asks for it before it accepts: nothing to do */
 		return qp->state == KIW_QP_IDLE ? 0 : -EINVAL;
+	case IB_QPS_RTS:
+		return qp->state == KIW_QP_IDLE ? qp_ready(qp, c->attr, c->mask) : -EINVAL;
 	case IB_QPS_RESET:
 	case IB_QPS_INIT:
 		step = kiw_qp_next(qp->state, KIW_EV_MODIFY_RESET);
@@ -377,7 +531,8 @@ static int qp_modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 			qp_forget(qp);
 		kiw_qp_open_rings(qp);
 		qp->closed = false;
-		WRITE_ONCE(qp->init, to == IB_QPS_INIT);
+		qp_forget_peer(qp);
+		WRITE_ONCE(qp->shown, to);
 		WRITE_ONCE(qp->state, step.next);
 		return 0;
 	case IB_QPS_ERR:
@@ -394,14 +549,21 @@ static int qp_modify_idle(struct kiw_qp *qp, enum ib_qp_state to)
 }
 
 /* The new state of a QP with a stream, locked. */
-static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_qp_state to)
+static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const struct qp_change *c)
 {
+	enum ib_qp_state to = c->attr->qp_state;
 	bool busy;
 
 	kiw_stream_assert_held(s);
 	switch (to) {
 	case IB_QPS_RTS:
-		return qp->state == KIW_QP_RTS ? 0 : -EINVAL;
+		if (qp->state != KIW_QP_RTS)
+			return -EINVAL;
+		if (!qp->by_number)
+			return 0;
+		if (c->mask & IB_QP_MAX_QP_RD_ATOMIC)
+			qp->ord = min_t(u16, qp->ord, c->attr->max_rd_atomic);
+		return qp_ready(qp, c->attr, c->mask);
 	case IB_QPS_SQD:
 		/* What was posted before is to be sent before, even if no doorbell rang. */
 		kiw_pump_settle(s);
@@ -421,26 +583,29 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, enum ib_
 	}
 }
 
-static int qp_modify_state(struct kiw_qp *qp, enum ib_qp_state to)
+static int qp_modify_state(struct kiw_qp *qp, const struct qp_change *c)
 {
 	struct kiw_stream *s;
+	bool named, over;
 	int ret;
 
 	mutex_lock(&qp->mutex);
 	s = kiw_stream_of(qp);
 	if (s) {
 		kiw_pump_lock(s);
-		ret = qp_modify_connected(qp, s, to);
+		ret = qp_modify_connected(qp, s, c);
 		kiw_pump_unlock(s);
 		mutex_unlock(&qp->mutex);
 		kiw_stream_put(s);
 		return ret;
 	}
-	ret = qp_modify_idle(qp, to);
+	named = qp->by_number;
+	ret = qp_modify_idle(qp, c);
+	over = !ret && (c->attr->qp_state == IB_QPS_ERR || (named && !qp->by_number));
 	mutex_unlock(&qp->mutex);
 
-	/* A connection attempt of a QP in error is over. */
-	if (!ret && to == IB_QPS_ERR)
+	/* A connection attempt of a QP in error, or of one that has no peer any more, is over. */
+	if (over)
 		qp_abort_endpoint(qp);
 	return ret;
 }
@@ -457,7 +622,8 @@ static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
 	WRITE_ONCE(qp->access, access);
 }
 
-int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
+int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
+		  const struct kiw_peer *peer)
 {
 	/*
 	 * TCP and MPA see to what these are about: accepted in every state, and ignored. Capacities
@@ -467,11 +633,10 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 			    IB_QP_PATH_MTU | IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
 			    IB_QP_MIN_RNR_TIMER | IB_QP_RQ_PSN | IB_QP_SQ_PSN |
 			    IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_CAP;
-	/* An address or a peer's number asks for a connection that only rdma_cm can make. */
 	const int known = ignored | IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_ACCESS_FLAGS;
 	const int rights = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
 			   IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND;
-	struct kiw_qp *qp = to_kiw_qp(ibqp);
+	const struct qp_change change = { .attr = attr, .mask = mask, .peer = peer };
 	int ret = 0;
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
@@ -485,10 +650,22 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != qp_shown_state(qp))
 		return -EINVAL;
 	if (mask & IB_QP_STATE)
-		ret = qp_modify_state(qp, attr->qp_state);
+		ret = qp_modify_state(qp, &change);
 	if (!ret && (mask & IB_QP_ACCESS_FLAGS))
 		qp_set_access(qp, attr->qp_access_flags, mask & IB_QP_STATE);
 	return ret;
+}
+
+static void qp_query_peer(const struct kiw_peer *peer, struct ib_qp_attr *attr)
+{
+	union ib_gid gid;
+
+	memcpy(gid.raw, &peer->remote, sizeof(gid.raw));
+	rdma_ah_set_grh(&attr->ah_attr, &gid, 0, peer->gid_index, 0, 0);
+	rdma_ah_set_port_num(&attr->ah_attr, 1);
+	attr->dest_qp_num = peer->ends.to;
+	attr->rq_psn = peer->ends.rq_psn;
+	attr->sq_psn = peer->ends.sq_psn;
 }
 
 int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
@@ -504,6 +681,8 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->qp_access_flags = READ_ONCE(qp->access);
 	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
+	if (qp->by_number)
+		qp_query_peer(qp->peer, attr);
 	mutex_unlock(&qp->mutex);
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_query(qp, attr);
@@ -532,7 +711,10 @@ static int qp_sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
 {
 	switch (qp->state) {
 	case KIW_QP_IDLE:
-		return -EINVAL;
+		if (!qp->by_number)
+			return -EINVAL;
+		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+		return 0;
 	case KIW_QP_CLOSING:
 		kiw_stream_event(s, KIW_EV_ACTIVITY);
 		return 0;
@@ -573,7 +755,7 @@ static int qp_doorbell(struct kiw_qp *qp, bool send)
 	if (rcu_access_pointer(qp->stream))
 		ret = -EAGAIN;	/* attached just now */
 	else if (qp->state != KIW_QP_ERROR)
-		ret = send ? -EINVAL : 0;
+		ret = send && !qp_may_wait(qp) ? -EINVAL : 0;
 	else if (send)
 		kiw_sq_flush(qp);
 	else

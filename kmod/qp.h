@@ -18,14 +18,16 @@
 #ifndef KIWARP_QP_H
 #define KIWARP_QP_H
 
-#include <linux/completion.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
+#include <linux/wait_bit.h>
+#include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
 #include "types.h"
 #include "rq.h"
 #include "sq.h"
+#include "proto/number.h"
 #include "proto/qpstate.h"
 
 struct kiw_inbox;
@@ -33,12 +35,42 @@ struct kiw_stream;
 struct kiw_ud;
 
 /**
+ * struct kiw_peer - the one QP that a QP connects to, by number
+ * @qp: the QP that connects
+ * @local: our address, one of the interface's; IPv4 ones are mapped
+ * @remote: the peer's, of the same IP
+ * @ends: the numbers of both QPs and the PSNs, as the peer is told
+ * @gid_index: slot of @local when it was named
+ * @ird: Reads that the peer may have outstanding
+ * @ord: Reads that we may have outstanding
+ * @patient: a request waits for the connection, until @deadline
+ * @deadline: jiffies
+ * @late: the work that looks whether the wait is over
+ *
+ * The mutex of the QP protects it. It is made by the first modification that names a peer, and goes
+ * with the QP.
+ */
+struct kiw_peer {
+	struct kiw_qp		*qp;
+	struct in6_addr		local;
+	struct in6_addr		remote;
+	struct kiw_number	ends;
+	u8			gid_index;
+	u16			ird;
+	u16			ord;
+	bool			patient;
+	unsigned long		deadline;
+	struct delayed_work	late;
+};
+
+/**
  * struct kiw_qp - a queue pair
  * @ibqp: the part that RDMA core knows
  * @dev: device
  * @ref: see above
- * @state: RDMAC state; changed while the QP is held, shown to users also while it is not
- * @freed: completed with the last reference; set by kiw_destroy_qp()
+ * @state: enum kiw_qp_state, of RDMAC's verbs; changed while the QP is held, shown to users also
+ *	while it is not
+ * @dying: being destroyed, takes no connection any more; protected by @mutex
  * @mutex: see above
  * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
  *	read under RCU to take a reference
@@ -48,12 +80,14 @@ struct kiw_ud;
  * @rq: receive queue
  * @cookie: of the process, for completions
  * @owner: thread group that created it, the only one that may connect it
- * @access: IB_ACCESS_REMOTE_* that the QP allows at all; changed without any lock
  * @ird: reads that the peer may have outstanding, as negotiated
  * @ord: reads that we may have outstanding, as negotiated
- * @init: shown as INIT, not RESET, while idle; changed under @mutex
+ * @access: IB_ACCESS_REMOTE_* that the QP allows at all; changed without any lock
+ * @peer: the QP to connect to, if it is connected by number; see struct kiw_peer
+ * @shown: IB_QPS_RESET to IB_QPS_RTS, what a QP is shown as before it is connected, and after that
+ *	as long as it is RTR; changed while the QP is held
+ * @by_number: @peer is valid; changed under @mutex while there is no stream
  * @closed: idle after an orderly close, which may be asked for again; the QP is held
- * @dying: being destroyed, takes no connection any more; protected by @mutex
  *
  * RDMA core allocates it by kmalloc(): with 512 bytes, which it has in 7.2 without debugging, it
  * takes half of what it would with a few more.
@@ -62,9 +96,9 @@ struct kiw_qp {
 	struct ib_qp			ibqp;
 	struct kiw_device		*dev;
 	refcount_t			ref;
-	enum kiw_qp_state		state;
-	struct completion		*freed;
-	struct mutex			mutex;
+	u8				state;
+	bool				dying;
+	struct mutex			mutex;	/* see above */
 	struct kiw_stream __rcu		*stream;
 	union {
 		struct kiw_inbox	*inbox;
@@ -74,14 +108,15 @@ struct kiw_qp {
 	struct kiw_sq			sq;
 	struct kiw_rq			rq;
 
+	struct kiw_peer			*peer;
 	u64				cookie;
 	struct pid			*owner;
-	int				access;
 	u16				ird;
 	u16				ord;
-	bool				init;
+	u8				access;
+	u8				shown;
+	bool				by_number;
 	bool				closed;
-	bool				dying;
 };
 
 static inline struct kiw_qp *to_kiw_qp(struct ib_qp *ibqp)
@@ -102,8 +137,11 @@ static inline void kiw_qp_get(struct kiw_qp *qp)
 
 static inline void kiw_qp_put(struct kiw_qp *qp)
 {
-	if (refcount_dec_and_test(&qp->ref))
-		complete(qp->freed);
+	/* Whatever waits for it frees the QP: only the address counts from here on. */
+	if (refcount_dec_and_test(&qp->ref)) {
+		smp_mb__after_atomic();	/* as wake_up_var() wants it */
+		wake_up_var(&qp->ref);
+	}
 }
 
 /** kiw_qp_open_rings() - the process finds rings that are neither drained nor flushed; QP held */
@@ -115,7 +153,6 @@ static inline void kiw_qp_open_rings(struct kiw_qp *qp)
 
 /* Verbs and iw_cm operations; see struct ib_device_ops. */
 int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
-int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
 int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		 struct ib_qp_init_attr *init);
 int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
@@ -124,6 +161,37 @@ int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct 
 void kiw_qp_add_ref(struct ib_qp *ibqp);
 void kiw_qp_rem_ref(struct ib_qp *ibqp);
 struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn);
+
+/**
+ * kiw_qp_modify() - change a queue pair, as ib_device_ops.modify_qp
+ * @qp: QP
+ * @attr: what to change
+ * @mask: IB_QP_*, which of @attr; not the address nor number of a peer
+ * @peer: the QP to connect to, for a change to RTR, or NULL; those of its fields that come with
+ *	@attr needn't be set
+ *
+ * Return: 0, -EINVAL or -EOPNOTSUPP for what can't be changed so, or -ENOMEM.
+ */
+int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
+		  const struct kiw_peer *peer);
+
+/**
+ * kiw_qp_find() - look a connected QP up by its number
+ * @dev: device
+ * @qpn: number
+ *
+ * Return: the QP with a reference for the caller, or NULL.
+ */
+struct kiw_qp *kiw_qp_find(struct kiw_device *dev, u32 qpn);
+
+/**
+ * kiw_qp_peer() - which QP is it to be connected to
+ * @qp: QP
+ * @peer: gets what is known by now, but for the work
+ *
+ * Return: false when none was named.
+ */
+bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer);
 
 /**
  * kiw_qp_next_of() - walk the QPs of a device

@@ -10,6 +10,7 @@
 #include <linux/completion.h>
 #include <linux/if_ether.h>
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
@@ -59,6 +60,8 @@
  * @ep_closed: the device goes, no endpoint may be made, unless it comes back elsewhere
  * @ep_count: endpoints that still exist, plus one for the device itself
  * @ep_none: completed when the last endpoint is gone
+ * @number_mutex: held while a listener for connections by QP number is made
+ * @number_listens: there is one; set under @number_mutex, cleared when it ends, without
  * @num_qp: QPs that exist, at most KIW_MAX_QP
  * @num_cq: CQs that exist, at most KIW_MAX_CQ
  * @num_mr: regions that exist, at most KIW_MAX_MR
@@ -92,6 +95,9 @@ struct kiw_device {
 	bool			ep_closed;
 	refcount_t		ep_count;
 	struct completion	ep_none;
+
+	struct mutex		number_mutex;
+	bool			number_listens;
 
 	atomic_t		num_qp;
 	atomic_t		num_cq;

@@ -12,5 +12,6 @@
 #include "../../kmod/proto/fpdu.c"
 #include "../../kmod/proto/mpa_frame.c"
 #include "../../kmod/proto/mpa_terms.c"
+#include "../../kmod/proto/number.c"
 #include "../../kmod/proto/qpstate.c"
 #include "../../kmod/proto/term.c"

@@ -299,7 +299,7 @@ TEST(Taken, SocketIsResetNotShared)
 		EXPECT_NE(caller->events().wait_any(caller->id()).type, RDMA_CM_EVENT_ESTABLISHED);
 	}
 	EXPECT_GT(done(), 0);
-	EXPECT_GT(counter(server_device(), "mpa_rejects"), rejects);
+	wait_until([&] { return counter(server_device(), "mpa_rejects") > rejects; }, "the rejection to be counted");
 	EXPECT_FALSE(listener.events().poll(RDMA_CM_EVENT_CONNECT_REQUEST));
 	ASSERT_TRUE(run("rmmod sockets"));
 	const auto caller = start_connecting(listener.port(), {});

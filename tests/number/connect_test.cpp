@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "end.hpp"
+
+namespace {
+
+using namespace number;
+using namespace std::chrono_literals;
+
+/// Long enough for several attempts of the end that dials
+void let_it_try()
+{
+	std::this_thread::sleep_for(100ms);
+}
+
+class ByNumber : public testing::TestWithParam<std::tuple<Addresses, bool>> {
+protected:
+	ByNumber() : left("kiw0", std::get<0>(GetParam()).left), right("kiw1", std::get<0>(GetParam()).right) {}
+
+	End left, right;
+	const End &first = std::get<1>(GetParam()) ? left : right;
+	const End &second = std::get<1>(GetParam()) ? right : left;
+};
+
+TEST_P(ByNumber, EitherEndMayBeFirst)
+{
+	first.connect(second.name());
+	let_it_try();
+	second.connect(first.name());
+	exchange(left, right);
+	EXPECT_EQ(left.state(), IBV_QPS_RTS);
+	EXPECT_EQ(right.state(), IBV_QPS_RTS);
+}
+
+TEST_P(ByNumber, AnEndThatOnlyReceivesStaysInRtr)
+{
+	ASSERT_EQ(first.rtr(second.name()), 0);
+	let_it_try();
+	second.connect(first.name());
+	send(second, first);
+	EXPECT_EQ(first.state(), IBV_QPS_RTR);
+	ASSERT_EQ(first.rts(), 0);
+	EXPECT_EQ(first.state(), IBV_QPS_RTS);
+	send(first, second);
+}
+
+TEST_P(ByNumber, RequestsWaitForThePeer)
+{
+	first.connect(second.name());
+	first.memory().fill_pattern(77);
+	for (std::uint64_t id = 0; id < 8; id++)
+		ASSERT_EQ(first.post(IBV_WR_SEND, id), 0);
+	let_it_try();
+	EXPECT_TRUE(vt::poll_all(first.cq()).empty());
+	for (std::uint64_t id = 0; id < 8; id++)
+		second.receive(100 + id);
+	second.connect(first.name());
+	for (std::uint64_t id = 0; id < 8; id++) {
+		EXPECT_WC(first.completion("a Send"), id, IBV_WC_SUCCESS);
+		EXPECT_WC(second.completion("a message"), 100 + id, IBV_WC_SUCCESS);
+	}
+	EXPECT_TRUE(vt::same(first.memory().bytes(0, 4096), second.memory().bytes(4096, 4096)));
+}
+
+TEST_P(ByNumber, OneSidedOperationsWork)
+{
+	first.connect(second.name());
+	second.connect(first.name());
+	first.memory().fill_pattern(5);
+	ASSERT_EQ(first.post(IBV_WR_RDMA_WRITE, 1, &second.memory()), 0);
+	EXPECT_WC(first.completion("the Write"), 1, IBV_WC_SUCCESS);
+	ASSERT_EQ(second.post(IBV_WR_RDMA_READ, 2, &second.memory()), 0); // a key of its own: the peer's PD knows none
+	EXPECT_EQ(second.completion("the Read").wr_id, 2U);
+}
+
+TEST_P(ByNumber, AReadBringsWhatAWriteLeft)
+{
+	first.connect(second.name());
+	second.connect(first.name());
+	first.memory().fill_pattern(6);
+	ASSERT_EQ(first.post(IBV_WR_RDMA_WRITE, 1, &second.memory()), 0);
+	EXPECT_WC(first.completion("the Write"), 1, IBV_WC_SUCCESS);
+	const std::vector<std::uint8_t> written(
+		first.memory().bytes(0, 4096).begin(), first.memory().bytes(0, 4096).end());
+	first.memory().fill(0);
+	ASSERT_EQ(first.post(IBV_WR_RDMA_READ, 2, &second.memory()), 0);
+	EXPECT_WC(first.completion("the Read"), 2, IBV_WC_SUCCESS);
+	EXPECT_TRUE(vt::same(first.memory().bytes(0, 4096), written));
+}
+
+TEST_P(ByNumber, APeerMayGoAndAnotherCome)
+{
+	first.connect(second.name());
+	second.connect(first.name());
+	exchange(left, right);
+	first.receive(7);
+	End &leaves = std::get<1>(GetParam()) ? right : left;
+	leaves.renew();
+	// It isn't told: what it has posted stays.
+	std::this_thread::sleep_for(200ms);
+	EXPECT_TRUE(vt::poll_all(first.cq()).empty());
+	EXPECT_EQ(first.state(), IBV_QPS_RTS);
+	ASSERT_EQ(first.error(), 0);
+	EXPECT_WC(first.completion("the receive"), 7, IBV_WC_WR_FLUSH_ERR);
+	ASSERT_EQ(first.reset(), 0);
+	ASSERT_EQ(first.init(), 0);
+	first.connect(second.name());
+	second.connect(first.name());
+	exchange(left, right);
+}
+
+TEST_P(ByNumber, AnAttemptThatWasGivenUpIsForgotten)
+{
+	Name nobody = second.name();
+
+	nobody.qpn ^= 0x800000;
+	ASSERT_EQ(first.rtr(nobody), 0);
+	let_it_try();
+	ASSERT_EQ(first.reset(), 0);
+	EXPECT_EQ(first.state(), IBV_QPS_RESET);
+	ASSERT_EQ(first.init(), 0);
+	first.connect(second.name());
+	second.connect(first.name());
+	exchange(left, right);
+}
+
+TEST_P(ByNumber, ManyConnectAtOnce)
+{
+	constexpr std::size_t number = 100;
+	std::vector<std::unique_ptr<End>> ls, rs;
+
+	for (std::size_t i = 0; i < number; i++) {
+		ls.push_back(std::make_unique<End>("kiw0", std::get<0>(GetParam()).left, 4));
+		rs.push_back(std::make_unique<End>("kiw1", std::get<0>(GetParam()).right, 4));
+	}
+	auto &firsts = std::get<1>(GetParam()) ? ls : rs;
+	auto &seconds = std::get<1>(GetParam()) ? rs : ls;
+	for (std::size_t i = 0; i < number; i++)
+		firsts[i]->connect(seconds[i]->name());
+	for (std::size_t i = 0; i < number; i++)
+		seconds[i]->connect(firsts[i]->name());
+	for (std::size_t i = 0; i < number; i++)
+		exchange(*ls[i], *rs[i]);
+}
+
+std::string name_of(const testing::TestParamInfo<ByNumber::ParamType> &info)
+{
+	return std::string(std::get<0>(info.param).name) + (std::get<1>(info.param) ? "LeftFirst" : "RightFirst");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+	Hosts, ByNumber, testing::Combine(testing::Values(ipv4, ipv6, link_local), testing::Bool()), name_of);
+
+TEST(OneDevice, ConnectsToItself)
+{
+	End a("kiw0", ipv4.left), b("kiw0", ipv4.left);
+
+	a.connect(b.name());
+	b.connect(a.name());
+	exchange(a, b);
+}
+
+TEST(OneDevice, OneQueuePairDoesnt)
+{
+	End a("kiw0", ipv4.left);
+
+	EXPECT_EQ(a.rtr(a.name()), EINVAL);
+	EXPECT_EQ(a.state(), IBV_QPS_INIT);
+}
+
+class Named : public testing::Test {
+protected:
+	End left{"kiw0", ipv4.left}, right{"kiw1", ipv4.right};
+
+	/// The change to RTR, with something else
+	int rtr_but(const std::function<void(ibv_qp_attr &)> &change, int without = 0)
+	{
+		ibv_qp_attr attr = left.rtr_attr(right.name());
+
+		change(attr);
+		const int error = ibv_modify_qp(left.qp(), &attr, End::rtr_mask & ~without);
+		EXPECT_EQ(left.state(), error ? IBV_QPS_INIT : IBV_QPS_RTR);
+		return error;
+	}
+};
+
+TEST_F(Named, WhatCantBeIsRefused)
+{
+	const auto nothing = [](ibv_qp_attr &) {
+	};
+
+	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.is_global = 0, a.ah_attr.dlid = 1; }), EINVAL);
+	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.grh.sgid_index = 0; }), EINVAL);
+	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.grh.sgid_index = 60; }), ENODATA); // RDMA core says so
+	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.grh.dgid = {}; }), EINVAL);
+	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.grh.dgid.raw[0] = 0xff; }), EINVAL);
+	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.grh.dgid.raw[12] = 224; }), EINVAL);
+	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.dest_qp_num = 0x1000000; }), EINVAL);
+	EXPECT_EQ(rtr_but(nothing, IBV_QP_AV), EINVAL);
+	EXPECT_EQ(rtr_but(nothing, IBV_QP_DEST_QPN), EINVAL);
+	EXPECT_EQ(rtr_but(nothing, IBV_QP_RQ_PSN), EINVAL);
+	EXPECT_EQ(rtr_but(nothing), 0);
+}
+
+TEST_F(Named, OnlyAnInitialQueuePairCan)
+{
+	EXPECT_EQ(left.rts(), EINVAL);
+	ASSERT_EQ(left.rtr(right.name()), 0);
+	EXPECT_EQ(left.rtr(right.name()), EINVAL);
+	ASSERT_EQ(left.rts(), 0);
+	EXPECT_EQ(left.rtr(right.name()), EINVAL);
+	ASSERT_EQ(left.reset(), 0);
+	EXPECT_EQ(left.rtr(right.name()), EINVAL);
+}
+
+TEST_F(Named, NothingIsPostedBeforeRts)
+{
+	EXPECT_NE(left.post(IBV_WR_SEND, 1), 0);
+	ASSERT_EQ(left.rtr(right.name()), 0);
+	EXPECT_NE(left.post(IBV_WR_SEND, 1), 0);
+	ASSERT_EQ(left.rts(), 0);
+	EXPECT_EQ(left.post(IBV_WR_SEND, 1), 0);
+}
+
+TEST_F(Named, TheQueryTellsOfThePeer)
+{
+	left.connect(right.name());
+	const ibv_qp_attr attr = left.query();
+
+	EXPECT_EQ(attr.qp_state, IBV_QPS_RTS);
+	EXPECT_EQ(attr.dest_qp_num, right.name().qpn);
+	EXPECT_EQ(attr.rq_psn, right.name().psn);
+	EXPECT_EQ(attr.sq_psn, left.name().psn);
+	EXPECT_EQ(attr.ah_attr.is_global, 1);
+	EXPECT_EQ(attr.ah_attr.port_num, 1);
+	EXPECT_TRUE(std::equal(attr.ah_attr.grh.dgid.raw, attr.ah_attr.grh.dgid.raw + 16, right.name().gid.raw));
+}
+
+TEST_F(Named, WhatMayNotReadDoesnt)
+{
+	ASSERT_EQ(left.rtr(right.name()), 0);
+	ASSERT_EQ(left.rts(0), 0);
+	right.connect(left.name());
+	ASSERT_EQ(left.post(IBV_WR_RDMA_READ, 1, &right.memory()), 0);
+	EXPECT_WC(left.completion("the Read"), 1, IBV_WC_LOC_QP_OP_ERR);
+}
+
+TEST_F(Named, WhatIsSentToAPeerThatHasGoneFails)
+{
+	left.connect(right.name());
+	right.connect(left.name());
+	exchange(left, right);
+	right.renew();
+	std::this_thread::sleep_for(200ms);
+	ASSERT_EQ(left.post(IBV_WR_SEND, 3), 0);
+	EXPECT_WC(left.completion("the Send"), 3, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_EQ(left.state(), IBV_QPS_ERR);
+}
+
+/// Each end dials in one of the two
+class Mistaken : public testing::TestWithParam<bool> {
+protected:
+	End left{"kiw0", ipv4.left}, right{"kiw1", ipv4.right};
+	End &end = GetParam() ? left : right;
+	End &peer = GetParam() ? right : left;
+};
+
+TEST_P(Mistaken, WrongPsnsConnectNothing)
+{
+	Name wrong = peer.name(), wrong_end = end.name();
+
+	wrong.psn ^= 1;
+	wrong_end.psn ^= 1;
+	end.connect(wrong);
+	peer.connect(wrong_end);
+	peer.receive(1);
+	ASSERT_EQ(end.post(IBV_WR_SEND, 2), 0);
+	std::this_thread::sleep_for(1s);
+	EXPECT_TRUE(vt::poll_all(end.cq()).empty());
+	EXPECT_TRUE(vt::poll_all(peer.cq()).empty());
+	// Once more, without the mistake
+	for (const End *one : {&end, &peer}) {
+		ASSERT_EQ(one->reset(), 0);
+		ASSERT_EQ(one->init(), 0);
+	}
+	EXPECT_TRUE(vt::poll_all(end.cq()).empty());
+	end.connect(peer.name());
+	peer.connect(end.name());
+	exchange(end, peer);
+}
+
+TEST_P(Mistaken, APeerThatNeverComesEndsInAnEvent)
+{
+	end.connect(peer.name());
+	end.receive(1);
+	const auto start = std::chrono::steady_clock::now();
+	ASSERT_EQ(end.post(IBV_WR_SEND, 2), 0);
+	const ibv_async_event event = vt::wait_async(
+		end.context(), [&](const ibv_async_event &e) { return e.event_type == IBV_EVENT_QP_FATAL; });
+	EXPECT_EQ(event.element.qp, end.qp());
+	EXPECT_GE(std::chrono::steady_clock::now() - start, 15s);
+	EXPECT_EQ(end.state(), IBV_QPS_ERR);
+	EXPECT_WC(end.completion("the Send"), 2, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_WC(end.completion("the receive"), 1, IBV_WC_WR_FLUSH_ERR);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+	Ends, Mistaken, testing::Bool(), [](const auto &which) { return std::string(which.param ? "Left" : "Right"); });
+
+} // namespace

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// One end of a connection by number: a queue pair, its queue and its memory. Both ends live in this process, on the
+// devices kiw0 and kiw1 of the hosts left and right.
+#pragma once
+
+#include <cstdint>
+#include <infiniband/verbs.h>
+#include <memory>
+#include <string>
+
+#include "verbs/support.hpp"
+
+namespace number {
+
+/// What one program tells the other of its queue pair.
+struct Name {
+	ibv_gid gid;
+	std::uint32_t qpn;
+	std::uint32_t psn;
+};
+
+class End {
+public:
+	explicit End(const std::string &device, const std::string &address, std::uint32_t depth = 64);
+
+	ibv_context *context() const { return context_.get(); }
+	ibv_pd *pd() const { return pd_.get(); }
+	ibv_qp *qp() const { return qp_.get(); }
+	ibv_cq *cq() const { return cq_.get(); }
+	const vt::Region &memory() const { return *memory_; }
+	Name name() const { return {gid_, qp_->qp_num, psn_}; }
+	ibv_qp_attr query() const;
+	ibv_qp_state state() const { return query().qp_state; }
+
+	int reset() const;
+	int error() const;
+	int init() const;
+	/// What the change to RTR takes
+	ibv_qp_attr rtr_attr(const Name &peer) const;
+	static constexpr int rtr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	int rtr(const Name &peer) const;
+	int rts(std::uint8_t reads = 4) const;
+	/// All of it; throws if it fails.
+	void connect(const Name &peer) const;
+	/// Another PSN than before, which the peer may not know of
+	void change_psn() { psn_ ^= 0x555555; }
+
+	int post(ibv_wr_opcode opcode, std::uint64_t id, const vt::Region *remote = nullptr) const;
+	void receive(std::uint64_t id) const;
+	ibv_wc completion(const std::string &what) const { return vt::poll_one(cq(), what); }
+	/// A new queue pair in place of the old one
+	void renew();
+
+private:
+	vt::Context context_;
+	vt::Pd pd_;
+	vt::Cq cq_;
+	std::unique_ptr<vt::Region> memory_;
+	vt::Qp qp_;
+	std::uint32_t depth_;
+	std::uint8_t slot_ = 0;
+	ibv_gid gid_{};
+	std::uint32_t psn_;
+};
+
+/// One Send each way
+void exchange(const End &a, const End &b);
+/// One Send
+void send(const End &from, const End &to);
+
+/// Addresses of left and right, of one kind.
+struct Addresses {
+	const char *name;
+	const char *left;
+	const char *right;
+};
+
+inline constexpr Addresses ipv4{"IPv4", "::ffff:10.77.0.1", "::ffff:10.77.0.2"};
+inline constexpr Addresses ipv6{"IPv6", "fd77::1", "fd77::2"};
+inline constexpr Addresses link_local{"LinkLocal", "", ""};
+
+} // namespace number
