@@ -6,6 +6,7 @@
 #include "arrive.h"
 
 #include <linux/indirect_call_wrapper.h>
+#include <linux/moduleparam.h>
 
 #include "cursor.h"
 #include "region.h"
@@ -14,6 +15,21 @@
 #include "proto/receive.h"
 #include "proto/tail.h"
 #include "proto/term.h"
+
+static int arrive_set_wait(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, 0, 300);
+}
+
+static const struct kernel_param_ops wait_ops = {
+	.set = arrive_set_wait,
+	.get = param_get_uint,
+};
+
+static unsigned int receive_wait = 10;
+module_param_cb(receive_wait, &wait_ops, &receive_wait, 0644);
+MODULE_PARM_DESC(receive_wait,
+		 "Seconds that a message waits for a receive request, 0: not at all, as in RFC 5041 (default: 10)");
 
 static struct kiw_stream *arrive_stream(struct kiw_receive *rx)
 {
@@ -73,6 +89,38 @@ static enum kiw_err arrive_recv_failed(struct kiw_stream *s, enum ib_wc_status s
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
+/* Take a receive request; without one, the process is to ring for the next that it posts. */
+static enum kiw_take arrive_take(struct kiw_stream *s)
+{
+	struct kiw_rq *rq = &s->qp->rq;
+	enum kiw_take take = kiw_rq_take(rq, &s->recv);
+
+	if (take == KIW_TAKE_NONE && rq->entries && !s->starving) {
+		kiw_rq_call(rq);
+		s->starving = true;
+		s->starve_end = jiffies + READ_ONCE(receive_wait) * HZ;
+		take = kiw_rq_take(rq, &s->recv);
+	}
+	if (take != KIW_TAKE_NONE && s->starving) {
+		kiw_rq_open(rq);
+		s->starving = false;
+	}
+	return take;
+}
+
+/*
+ * A message that finds no receive request stays where it is, and what follows it stays with TCP:
+ * the peer may be a program for InfiniBand, where such a message is sent again and again.
+ */
+static enum kiw_err arrive_await_receive(struct kiw_stream *s)
+{
+	if (!s->starving || time_after_eq(jiffies, s->starve_end))
+		return KIW_ERR_DDP_NOBUF;
+	s->rx.held = true;
+	kiw_stream_queue(s, s->starve_end - jiffies);
+	return KIW_OK;
+}
+
 static enum kiw_err arrive_begin_send(struct kiw_stream *s)
 {
 	struct kiw_receive *rx = &s->rx;
@@ -82,9 +130,9 @@ static enum kiw_err arrive_begin_send(struct kiw_stream *s)
 	if (err)
 		return err;
 	if (!s->recv.taken) {
-		switch (kiw_rq_take(&s->qp->rq, &s->recv)) {
+		switch (arrive_take(s)) {
 		case KIW_TAKE_NONE:
-			return KIW_ERR_DDP_NOBUF;
+			return arrive_await_receive(s);
 		case KIW_TAKE_ONE:
 			break;
 		case KIW_TAKE_BAD:

@@ -86,7 +86,8 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
 			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
 		kiw_stream_event(s, KIW_EV_LLP_LOST);
-	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more) {
+	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more &&
+		   !s->rx.held) {
 		bool running = s->qp->state == KIW_QP_RTS;
 		bool busy;
 
@@ -237,7 +238,8 @@ static bool pump_round(struct kiw_stream *s, int batches)
 
 	s->due = false;
 	pump_take_back(s);
-	if (s->rx_more)
+	/* A message that is held may have its receive request by now, or has waited long enough. */
+	if (s->rx_more || s->rx.held)
 		pump_receive(s, false);
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);

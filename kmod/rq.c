@@ -16,6 +16,13 @@ void kiw_rq_open(struct kiw_rq *rq)
 		WRITE_ONCE(rq_ring(rq)->flags, 0);
 }
 
+void kiw_rq_call(struct kiw_rq *rq)
+{
+	WRITE_ONCE(rq_ring(rq)->flags, KIW_RING_FLUSH);
+	/* As in kiw_sq_flush(). */
+	smp_mb();
+}
+
 void kiw_rq_forget(struct kiw_rq *rq)
 {
 	if (!rq->entries)

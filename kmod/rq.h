@@ -66,6 +66,14 @@ enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req);
 bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status,
 		     u32 len, u8 flags, u32 from);
 
+/**
+ * kiw_rq_call() - have the process ring when it posts
+ * @rq: queue that was found empty; held
+ *
+ * What is posted before the process could see that is found by another look, kiw_rq_open() ends it.
+ */
+void kiw_rq_call(struct kiw_rq *rq);
+
 /** kiw_rq_open() - the process needn't ring the doorbell for what it posts */
 void kiw_rq_open(struct kiw_rq *rq);
 

@@ -34,6 +34,8 @@
  * @waiting: so many are about to take the socket lock; atomic
  * @todo: KIW_ACT_* that were put off to process context
  * @turn: bytes that had been received when the owner took the lock
+ * @starving: a message has found no receive request, and waits for one until @starve_end
+ * @starve_end: jiffies
  * @rx_more: the pump has to run again: its budget was used up, or TCP wasn't told of it all
  * @busy: the owner of the lock will settle before it lets go: no need for the work
  * @due: a callback asked for that meanwhile
@@ -72,6 +74,8 @@ struct kiw_stream {
 	u32			todo;
 	u32			turn;
 	bool			rx_more;
+	bool			starving;
+	unsigned long		starve_end;
 	bool			busy;
 	bool			due;
 	bool			fin_sent;

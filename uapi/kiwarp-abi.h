@@ -120,7 +120,7 @@ struct kiw_create_qp_resp {
 
 /* Bits of kiw_wq_ring.flags. */
 #define KIW_RING_DRAINING 0x1 /* the kernel will look at prod again before it stops */
-#define KIW_RING_FLUSH    0x2 /* the QP is in error: what is posted needs a doorbell to flush */
+#define KIW_RING_FLUSH    0x2 /* the kernel waits for what is posted: it needs a doorbell */
 
 /* Bytes from the start of a ring to its first slot. */
 #define KIW_RING_HEADER 128

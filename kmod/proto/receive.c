@@ -151,7 +151,10 @@ static enum kiw_step receive_header(struct kiw_receive *rx, struct kiw_source *s
 	}
 	if (step == KIW_BAD)
 		return receive_bad(rx, rx->seg.err);
+	rx->held = false;
 	err = kiw_sink_begin(rx);
+	if (rx->held)
+		return KIW_MORE;
 	rx->left = rx->seg.payload_len;
 	rx->stage = KIW_RECEIVE_PAYLOAD;
 	if (err)

@@ -32,6 +32,8 @@ enum kiw_receive_stage {
  * @use_markers: the peer sends markers
  * @caps: KIW_CAP_* of the stream
  * @stopped: set by anybody at any time: no more is handed on
+ * @held: after %KIW_MORE, the sink can't take the segment yet: the next step offers it again. The
+ *	sink sets it when it begins a segment
  * @between: the machine stands behind one FPDU and before any byte of the next
  * @err: after %KIW_BAD, what is wrong
  * @want: after %KIW_MORE, a step with fewer bytes in the source than this changes nothing
@@ -55,6 +57,7 @@ struct kiw_receive {
 	bool use_crc;
 	bool use_markers;
 	bool stopped;
+	bool held;
 	bool between;
 	u32 caps;
 	enum kiw_err err;
@@ -124,7 +127,8 @@ void kiw_source_close(struct kiw_source *src);
  * kiw_sink_begin() - judge a segment before any of it is placed
  * @rx: machine with @rx->seg parsed
  *
- * All checks of RFC 5041 section 7.1 and RFC 5040 section 7 that need state. May set @rx->stopped.
+ * All checks of RFC 5041 section 7.1 and RFC 5040 section 7 that need state. May set @rx->stopped, or
+ * @rx->held, and is called again then.
  *
  * Return: KIW_OK, or what to tell the peer.
  */

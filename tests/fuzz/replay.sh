@@ -16,6 +16,8 @@ bound=$((1024 + sessions / 4))
 # So that nobody has to wait long for those who say nothing
 echo 1 >$parameters/mpa_timeout
 echo 2 >$parameters/connect_timeout
+# As the model has it
+echo 0 >$parameters/receive_wait
 
 objects() { rdma -j resource show "$1" | jq -c '.[0] | [.pd, .cq, .qp, .cm_id, .mr, .ctx]'; }
 no_more_than() { [ "$(objects kiw0) $(objects kiw1)" = "$1" ]; }

@@ -136,6 +136,7 @@ public:
 
 	// What it is to do
 	bool stop_at_begin = false;
+	bool hold = false;
 	kiw_err at_begin = KIW_OK, at_place = KIW_OK, at_end = KIW_OK;
 
 	kiw_err sink_begin()
@@ -145,6 +146,7 @@ public:
 		payload.clear();
 		places.clear();
 		stopped = stop_at_begin;
+		held = hold;
 		return at_begin;
 	}
 	kiw_err sink_place(MemorySource &from, std::uint32_t done, std::uint32_t n)
@@ -407,6 +409,31 @@ TEST(Receive, judges_markers_behind_the_crc)
 		m.feed(w.bytes);
 		EXPECT_EQ(m.verdict, KIW_ERR_LLP_MARKER);
 		EXPECT_EQ(m.calls, 0U);
+	}
+}
+
+TEST(Receive, offers_a_held_segment_again)
+{
+	for (const Options &o : all_options) {
+		const auto ulpdus = some_ulpdus();
+		const Wire w = wire_of(ulpdus, o);
+		Machine m(o);
+
+		m.feed(part(w.bytes, 0, w.ends[0]));
+		m.hold = true;
+		m.feed(part(w.bytes, w.ends[0], w.bytes.size()));
+		EXPECT_TRUE(m.held) << o;
+		EXPECT_FALSE(m.between) << o;
+		EXPECT_EQ(m.ulpdus.size(), 1U) << o;
+		EXPECT_EQ(m.begun, 2U) << o;
+		m.feed({});
+		EXPECT_EQ(m.begun, 3U) << o;
+		m.hold = false;
+		while (m.ulpdus.size() < ulpdus.size() && m.begun < 100)
+			m.feed({});
+		EXPECT_FALSE(m.held) << o;
+		EXPECT_EQ(m.verdict, KIW_OK) << o;
+		EXPECT_EQ(m.ulpdus, ulpdus) << o;
 	}
 }
 

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 
 #include "connection.hpp"
@@ -354,8 +356,56 @@ TEST_F(Send, MessageThatIsTooLongBreaksTheConnection)
 	EXPECT_TRUE(all_equal(to.bytes(5000, 5000), untouched));
 }
 
+TEST_F(Send, AMessageWaitsForAReceive)
+{
+	const Region from(pair.a().pd(), 4096);
+	const Region to(pair.b().pd(), 8 * 4096);
+
+	from.fill_pattern(12);
+	for (int round = 0; round < 3; round++) {
+		for (std::size_t i = 0; i < 8; i++)
+			ASSERT_EQ(pair.a().send({from.sge()}), 0);
+		std::this_thread::sleep_for(std::chrono::milliseconds(50));
+		EXPECT_TRUE(poll_all(pair.b().recv_cq()).empty());
+		for (std::size_t i = 0; i < 8; i++) {
+			ASSERT_EQ(pair.b().receive({to.sge(i * 4096, 4096)}, i), 0);
+			EXPECT_WC(pair.b().received(), i, IBV_WC_SUCCESS);
+			EXPECT_TRUE(same(to.bytes(i * 4096, 4096), from.bytes()));
+			EXPECT_WC(pair.a().sent(), 0, IBV_WC_SUCCESS);
+		}
+		EXPECT_TRUE(poll_all(pair.b().recv_cq()).empty());
+	}
+	pair.sync();
+}
+
+TEST_F(Send, AMessageWaitsThoughThePeerHasClosed)
+{
+	const Region to(pair.b().pd(), 1);
+
+	ASSERT_EQ(pair.a().send(), 0);
+	ASSERT_EQ(rdma_disconnect(pair.a().id()), 0);
+	std::this_thread::sleep_for(std::chrono::milliseconds(50));
+	ASSERT_EQ(pair.b().receive({to.sge()}, 4), 0);
+	EXPECT_WC(pair.b().received(), 4, IBV_WC_SUCCESS);
+	pair.b().wait_disconnected();
+}
+
+TEST_F(Send, WithoutAReceiveTheConnectionBreaksInTime)
+{
+	const Parameters wait("receive_wait", "2");
+	const auto start = std::chrono::steady_clock::now();
+
+	ASSERT_EQ(pair.a().send(), 0);
+	pair.a().wait_disconnected();
+	EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+	pair.a().wait_state(IBV_QPS_ERR);
+	pair.b().wait_state(IBV_QPS_ERR);
+}
+
 TEST_F(Send, WithoutAReceiveTheConnectionBreaks)
 {
+	const Parameters wait("receive_wait", "0");
+
 	ASSERT_EQ(pair.a().receive({}, 5), 0);
 	ASSERT_EQ(pair.a().send(), 0);
 	EXPECT_WC(pair.a().received(), 5, IBV_WC_WR_FLUSH_ERR);
