@@ -98,7 +98,7 @@ struct kiw_qp {
 	refcount_t			ref;
 	u8				state;
 	bool				dying;
-	struct mutex			mutex;	/* see above */
+	struct mutex			mutex;
 	struct kiw_stream __rcu		*stream;
 	union {
 		struct kiw_inbox	*inbox;

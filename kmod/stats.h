@@ -102,8 +102,8 @@ int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 p
 /*
  * Answers a management datagram; see struct ib_device_ops.
  *
- * No management datagrams travel over iWARP. RDMA core asks by them for what it shows in the folder counters
- * of a port: performance management (InfiniBand architecture, volume 1, chapter 16.1), its
+ * No management datagrams travel over iWARP. RDMA core asks by them for what it shows in the folder
+ * counters of a port: performance management (InfiniBand architecture, volume 1, chapter 16.1), its
  * ClassPortInfo, PortCounters and PortCountersExtended. Nothing else is answered.
  *
  * Return: IB_MAD_RESULT_*.
