@@ -193,12 +193,12 @@ static int device_query_gid(struct ib_device *ibdev, u32 port, int index, union 
 }
 
 /*
- * iWARP has no partitions. rdma_cm wants to know a port's partition before it connects to 127.0.0.1
- * or ::1, over whatever device: all are in the default one.
+ * iWARP has no partitions, which 0 says. rdma_cm asks before it connects to 127.0.0.1 or ::1, over
+ * whatever device; and libfabric takes a port with a P_Key and GIDs of IPv6 for one of InfiniBand.
  */
 static int device_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 {
-	*pkey = IB_DEFAULT_PKEY_FULL;
+	*pkey = 0;
 	return 0;
 }
 
