@@ -97,13 +97,13 @@ static enum kiw_take arrive_take(struct kiw_stream *s)
 
 	if (take == KIW_TAKE_NONE && rq->entries && !s->starving) {
 		kiw_rq_call(rq);
-		s->starving = true;
+		WRITE_ONCE(s->starving, true);
 		s->starve_end = jiffies + READ_ONCE(receive_wait) * HZ;
 		take = kiw_rq_take(rq, &s->recv);
 	}
 	if (take != KIW_TAKE_NONE && s->starving) {
 		kiw_rq_open(rq);
-		s->starving = false;
+		WRITE_ONCE(s->starving, false);
 	}
 	return take;
 }
@@ -114,10 +114,12 @@ static enum kiw_take arrive_take(struct kiw_stream *s)
  */
 static enum kiw_err arrive_await_receive(struct kiw_stream *s)
 {
-	if (!s->starving || time_after_eq(jiffies, s->starve_end))
+	unsigned long now = jiffies;
+
+	if (!s->starving || time_after_eq(now, s->starve_end))
 		return KIW_ERR_DDP_NOBUF;
 	s->rx.held = true;
-	kiw_stream_queue(s, s->starve_end - jiffies);
+	kiw_stream_queue_late(s, s->starve_end - now);
 	return KIW_OK;
 }
 

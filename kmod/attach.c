@@ -91,7 +91,8 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 		return ERR_PTR(-ENOMEM);
 	sk = s->sk;
 	mutex_lock(&qp->mutex);
-	if (!kiw_qp_next(qp->state, KIW_EV_CONNECTED).valid || qp->dying) {
+	if (!kiw_qp_next(qp->state, KIW_EV_CONNECTED).valid || qp->dying ||
+	    qp->inbox != inbox) {
 		mutex_unlock(&qp->mutex);
 		kiw_stream_put(s);
 		return ERR_PTR(-EISCONN);

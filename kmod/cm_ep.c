@@ -131,7 +131,7 @@ int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn)
 		return -EINVAL;
 
 	if (ibqp->qp_type == IB_QPT_RC)
-		err = kiw_qp_bind(to_kiw_qp(ibqp), &ep->inbox);
+		err = kiw_qp_bind(to_kiw_qp(ibqp), &ep->inbox, false);
 	if (err)
 		kiw_qp_put(to_kiw_qp(ibqp));
 	else
@@ -541,6 +541,8 @@ struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size, const struct k
 	mutex_init(&ep->mutex);
 	timer_setup(&ep->timer, ep_timer, 0);
 	INIT_LIST_HEAD(&ep->wait_link);
+	if (ops->prepare)
+		ops->prepare(ep);
 
 	spin_lock_bh(&dev->ep_lock);
 	closed = dev->ep_closed;

@@ -66,12 +66,23 @@ static void listener_leave(struct kiw_ep *ep)
 	struct kiw_listener *l = to_listener(ep);
 
 	kiw_listener_abort(l);
-	if (l->serves->deaf)
+	if (l->serves && l->serves->deaf)
 		l->serves->deaf(ep->dev);
+}
+
+/* Before the device can end it */
+static void listener_prepare(struct kiw_ep *ep)
+{
+	struct kiw_listener *l = to_listener(ep);
+
+	mutex_init(&l->lock);
+	INIT_LIST_HEAD(&l->waiting);
+	INIT_LIST_HEAD(&l->ready);
 }
 
 static const struct kiw_ep_ops listener_ops = {
 	.run = listener_run,
+	.prepare = listener_prepare,
 	.leave = listener_leave,
 	.listens = true,
 };
@@ -121,9 +132,6 @@ struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_s
 	if (IS_ERR(ep))
 		return ERR_CAST(ep);
 	l = to_listener(ep);
-	mutex_init(&l->lock);
-	INIT_LIST_HEAD(&l->waiting);
-	INIT_LIST_HEAD(&l->ready);
 	l->serves = serves;
 	backlog = clamp(backlog, 1, 1 << 16);
 	l->max_waiting = 4 * backlog + 64;

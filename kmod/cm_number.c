@@ -212,6 +212,11 @@ static const struct kiw_ep_ops dial_ops = {
 
 /* --- the end that is dialed ----------------------------------------------------------------- */
 
+static bool answer_fits(const struct kiw_ep *ep, struct kiw_qp *qp, struct kiw_peer *peer)
+{
+	return kiw_qp_peer(qp, peer) && number_fits(ep->su, peer, &ep->su->req);
+}
+
 static int answer_bind(struct kiw_ep *ep, struct kiw_peer *peer)
 {
 	struct kiw_startup *su = ep->su;
@@ -224,14 +229,17 @@ static int answer_bind(struct kiw_ep *ep, struct kiw_peer *peer)
 	qp = kiw_qp_find(ep->dev, said.to);
 	if (!qp)
 		return -ENOENT;
-	err = kiw_qp_peer(qp, peer) && number_fits(su, peer, &su->req) ? 0 : -EACCES;
-	if (!err)
-		err = kiw_qp_bind(qp, &ep->inbox);
-	if (err)
+	err = answer_fits(ep, qp, peer) ? kiw_qp_bind(qp, &ep->inbox, true) : -EACCES;
+	if (err) {
 		kiw_qp_put(qp);
-	else
-		ep->qp = qp;
-	return err;
+		return err;
+	}
+	ep->qp = qp;
+	/* Another peer may have been named just before. A stranger never has the QP. */
+	if (answer_fits(ep, qp, peer))
+		return 0;
+	kiw_ep_drop_qp(ep);
+	return -EACCES;
 }
 
 static void answer_request(struct kiw_ep *ep)
@@ -358,16 +366,11 @@ static int number_named(struct kiw_qp *qp, const struct ib_qp_attr *attr, int ma
 	return 0;
 }
 
-/* An earlier connection's endpoint lets go of the QP soon. */
-static void number_await_endpoint(struct kiw_qp *qp)
+/* The endpoint of a QP that is reset gives up, connected or not, and lets go of the QP. */
+static void number_end(struct kiw_qp *qp)
 {
-	struct kiw_inbox *inbox;
+	struct kiw_inbox *inbox = kiw_qp_forget_peer(qp);
 
-	mutex_lock(&qp->mutex);
-	inbox = qp->inbox;
-	if (inbox)
-		kiw_inbox_get(inbox);
-	mutex_unlock(&qp->mutex);
 	if (!inbox)
 		return;
 	flush_work(&inbox->work);
@@ -387,7 +390,7 @@ static int number_dial(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&ep->mutex);
 	err = ep->state == KIW_ST_DEAD ? -ENODEV : kiw_qp_modify(qp, attr, mask, peer);
 	if (!err)
-		err = kiw_qp_bind(qp, &ep->inbox);
+		err = kiw_qp_bind(qp, &ep->inbox, true);
 	if (!err) {
 		kiw_qp_get(qp);
 		ep->qp = qp;
@@ -408,12 +411,16 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	struct kiw_peer peer;
 	int err;
 
-	if (kiw_qp_is_ud(qp) || !(mask & numbers))
+	if (kiw_qp_is_ud(qp))
 		return kiw_qp_modify(qp, attr, mask, NULL);
+	if (!(mask & numbers)) {
+		if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET)
+			number_end(qp);
+		return kiw_qp_modify(qp, attr, mask, NULL);
+	}
 	err = number_named(qp, attr, mask, &peer);
 	if (err)
 		return err;
-	number_await_endpoint(qp);
 	mask &= ~numbers;
 	if (kiw_number_dials(peer.local.s6_addr, peer.ends.from, peer.remote.s6_addr,
 			     peer.ends.to))

@@ -176,6 +176,7 @@ struct kiw_listener;
 /**
  * struct kiw_ep_ops - role of an endpoint
  * @run: go on with the start-up, or with listening, with what happened; the mutex is held
+ * @prepare: the endpoint is just made, and not known to anybody yet. May be NULL
  * @leave: the endpoint ends: let go of what is this role's; the mutex is held. May be NULL
  * @deaf: for a listener's connections: the listener has ended; its mutex is held. May be NULL
  * @initiates: the one that connects
@@ -184,6 +185,7 @@ struct kiw_listener;
  */
 struct kiw_ep_ops {
 	void	(*run)(struct kiw_ep *ep, unsigned long events);
+	void	(*prepare)(struct kiw_ep *ep);
 	void	(*leave)(struct kiw_ep *ep);
 	void	(*deaf)(struct kiw_device *dev);
 	bool	initiates;

@@ -87,7 +87,7 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
 		kiw_stream_event(s, KIW_EV_LLP_LOST);
 	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more &&
-		   !s->rx.held) {
+		   !kiw_receive_waits(&s->rx)) {
 		bool running = s->qp->state == KIW_QP_RTS;
 		bool busy;
 
@@ -187,12 +187,12 @@ static void pump_act_end(struct kiw_stream *s)
 }
 
 /*
- * Programs that connect by number expect no word of a peer that has gone, since InfiniBand has none:
+ * Programs that connect by number expect no word of a peer that has gone, as InfiniBand has none:
  * what they may still have posted stays as it is.
  */
 static bool pump_keeps_receives(const struct kiw_stream *s)
 {
-	return s->qp->by_number &&
+	return READ_ONCE(s->qp->by_number) &&
 	       (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_IDLE);
 }
 
@@ -239,7 +239,7 @@ static bool pump_round(struct kiw_stream *s, int batches)
 	s->due = false;
 	pump_take_back(s);
 	/* A message that is held may have its receive request by now, or has waited long enough. */
-	if (s->rx_more || s->rx.held)
+	if (s->rx_more || kiw_receive_waits(&s->rx))
 		pump_receive(s, false);
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);

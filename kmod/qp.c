@@ -107,12 +107,12 @@ void kiw_qp_add_ref(struct ib_qp *ibqp)
 {
 }
 
-int kiw_qp_bind(struct kiw_qp *qp, struct kiw_inbox *inbox)
+int kiw_qp_bind(struct kiw_qp *qp, struct kiw_inbox *inbox, bool by_number)
 {
 	int ret = 0;
 
 	mutex_lock(&qp->mutex);
-	if (qp->inbox || qp->dying || qp->state != KIW_QP_IDLE) {
+	if (qp->inbox || qp->dying || qp->state != KIW_QP_IDLE || qp->by_number != by_number) {
 		ret = -EISCONN;
 	} else {
 		kiw_inbox_get(inbox);
@@ -466,12 +466,34 @@ static int qp_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 	return 0;
 }
 
+/* An attempt that is under way gets nowhere any more: kiw_stream_start() looks for its inbox. */
 static void qp_forget_peer(struct kiw_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
-	qp->by_number = false;
-	if (qp->peer)
-		qp->peer->patient = false;
+	if (!qp->by_number)
+		return;
+	WRITE_ONCE(qp->by_number, false);
+	qp->peer->patient = false;
+	if (!qp->inbox)
+		return;
+	kiw_inbox_post(qp->inbox, KIW_INBOX_ABORTED);
+	if (rcu_access_pointer(qp->stream))
+		return;	/* the endpoint stops it, and lets go of the QP */
+	kiw_inbox_put(qp->inbox);
+	qp->inbox = NULL;
+}
+
+struct kiw_inbox *kiw_qp_forget_peer(struct kiw_qp *qp)
+{
+	struct kiw_inbox *inbox;
+
+	mutex_lock(&qp->mutex);
+	inbox = qp->by_number ? qp->inbox : NULL;
+	if (inbox)
+		kiw_inbox_get(inbox);
+	qp_forget_peer(qp);
+	mutex_unlock(&qp->mutex);
+	return inbox;
 }
 
 /* A request waits for the connection: the patience with the peer begins with the first. */
@@ -586,7 +608,6 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 static int qp_modify_state(struct kiw_qp *qp, const struct qp_change *c)
 {
 	struct kiw_stream *s;
-	bool named, over;
 	int ret;
 
 	mutex_lock(&qp->mutex);
@@ -599,13 +620,11 @@ static int qp_modify_state(struct kiw_qp *qp, const struct qp_change *c)
 		kiw_stream_put(s);
 		return ret;
 	}
-	named = qp->by_number;
 	ret = qp_modify_idle(qp, c);
-	over = !ret && (c->attr->qp_state == IB_QPS_ERR || (named && !qp->by_number));
 	mutex_unlock(&qp->mutex);
 
-	/* A connection attempt of a QP in error, or of one that has no peer any more, is over. */
-	if (over)
+	/* A connection attempt of a QP in error is over. */
+	if (!ret && c->attr->qp_state == IB_QPS_ERR)
 		qp_abort_endpoint(qp);
 	return ret;
 }

@@ -86,7 +86,7 @@ struct kiw_peer {
  * @peer: the QP to connect to, if it is connected by number; see struct kiw_peer
  * @shown: IB_QPS_RESET to IB_QPS_RTS, what a QP is shown as before it is connected, and after that
  *	as long as it is RTR; changed while the QP is held
- * @by_number: @peer is valid; changed under @mutex while there is no stream
+ * @by_number: @peer is valid; changed under @mutex
  * @closed: idle after an orderly close, which may be asked for again; the QP is held
  *
  * RDMA core allocates it by kmalloc(): with 512 bytes, which it has in 7.2 without debugging, it
@@ -194,6 +194,15 @@ struct kiw_qp *kiw_qp_find(struct kiw_device *dev, u32 qpn);
 bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer);
 
 /**
+ * kiw_qp_forget_peer() - no connection by number is made any more, and one that there is ends
+ * @qp: QP
+ *
+ * Return: the inbox of the endpoint that the QP had for that, with a reference for the caller, or
+ * NULL. When its work is through, the QP has no stream.
+ */
+struct kiw_inbox *kiw_qp_forget_peer(struct kiw_qp *qp);
+
+/**
  * kiw_qp_next_of() - walk the QPs of a device
  * @dev: device
  * @qpn: in: where to start; out: behind the QP
@@ -206,10 +215,14 @@ struct kiw_qp *kiw_qp_next_of(struct kiw_device *dev, unsigned long *qpn);
  * kiw_qp_bind() - reserve an idle QP for a connection attempt
  * @qp: QP
  * @inbox: of the endpoint; on success the QP holds a reference to it
+ * @by_number: the attempt is one by number
  *
- * Return: 0, or -EISCONN when it has an endpoint already, or is not idle.
+ * As long as it is reserved so, no other peer can be named to it.
+ *
+ * Return: 0, or -EISCONN when it has an endpoint already, is not idle, or is to be connected in the
+ * other way.
  */
-int kiw_qp_bind(struct kiw_qp *qp, struct kiw_inbox *inbox);
+int kiw_qp_bind(struct kiw_qp *qp, struct kiw_inbox *inbox, bool by_number);
 
 /**
  * kiw_qp_unbind() - the attempt or connection is over

@@ -83,7 +83,8 @@ void kiw_rx_pump(struct kiw_stream *s)
 	}
 	/* TCP is to call back only when so many are there, beyond those that are consumed. */
 	WRITE_ONCE(sk->sk_rcvlowat,
-		   rx->stopped ? 1 : rx->held ? INT_MAX : min_t(u32, rx->want, INT_MAX));
+		   rx->stopped ? 1 :
+		   kiw_receive_waits(rx) ? INT_MAX : min_t(u32, rx->want, INT_MAX));
 	if (cur.source.seq != start)
 		kiw_traffic_received(&s->dev->stats, cur.source.seq - start, fpdus);
 	s->rx_taken = (rx->stopped ? cur.source.end : cur.source.seq) - first;

@@ -8,9 +8,23 @@ static struct workqueue_struct *stream_wq;
 
 void kiw_stream_queue(struct kiw_stream *s, unsigned long delay)
 {
+	bool queued;
+
+	kref_get(&s->ref);
+	queued = queue_delayed_work(stream_wq, &s->work, delay);
+	/* It may be set to a late time, see kiw_stream_queue_late(). */
+	if (!queued && READ_ONCE(s->starving))
+		queued = !mod_delayed_work(stream_wq, &s->work, delay);
+	if (!queued)
+		kiw_stream_put(s);	/* never the last: the caller has one */
+}
+
+void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay)
+{
+	kiw_stream_assert_held(s);
 	kref_get(&s->ref);
 	if (!queue_delayed_work(stream_wq, &s->work, delay))
-		kiw_stream_put(s);	/* never the last: the caller has one */
+		kiw_stream_put(s);
 }
 
 void kiw_stream_kick(struct kiw_stream *s)

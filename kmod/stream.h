@@ -123,8 +123,19 @@ static inline u32 kiw_stream_received(const struct kiw_stream *s)
 	return tcp_sk(s->sk)->copied_seq + s->rx_taken - s->rx.origin;
 }
 
-/** kiw_stream_queue() - have the work run, @delay jiffies from now; it takes a reference */
+/**
+ * kiw_stream_queue() - have the work run soon; it takes a reference
+ * @s: stream
+ * @delay: jiffies until then, 0 or 1
+ */
 void kiw_stream_queue(struct kiw_stream *s, unsigned long delay);
+
+/**
+ * kiw_stream_queue_late() - have the work run at a time, unless it runs earlier
+ * @s: stream, with @s->starving set; socket lock held
+ * @delay: jiffies until then
+ */
+void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay);
 
 /**
  * kiw_stream_ring() - have the stream looked after in softirq, soon

@@ -179,6 +179,12 @@ void kiw_receive_init(struct kiw_receive *rx, u32 seq, bool crc, bool markers, u
  */
 enum kiw_step kiw_receive_step(struct kiw_receive *rx, struct kiw_source *src);
 
+/** kiw_receive_waits() - a segment waits for the sink, and nothing behind it can be looked at */
+static inline bool kiw_receive_waits(const struct kiw_receive *rx)
+{
+	return rx->held && !rx->stopped;
+}
+
 /** kiw_receive_ulpdu() - the octets of the ULPDU that have been gathered: its headers, at most */
 static inline const u8 *kiw_receive_ulpdu(const struct kiw_receive *rx)
 {

@@ -69,17 +69,6 @@ TEST_P(ByNumber, RequestsWaitForThePeer)
 	EXPECT_TRUE(vt::same(first.memory().bytes(0, 4096), second.memory().bytes(4096, 4096)));
 }
 
-TEST_P(ByNumber, OneSidedOperationsWork)
-{
-	first.connect(second.name());
-	second.connect(first.name());
-	first.memory().fill_pattern(5);
-	ASSERT_EQ(first.post(IBV_WR_RDMA_WRITE, 1, &second.memory()), 0);
-	EXPECT_WC(first.completion("the Write"), 1, IBV_WC_SUCCESS);
-	ASSERT_EQ(second.post(IBV_WR_RDMA_READ, 2, &second.memory()), 0); // a key of its own: the peer's PD knows none
-	EXPECT_EQ(second.completion("the Read").wr_id, 2U);
-}
-
 TEST_P(ByNumber, AReadBringsWhatAWriteLeft)
 {
 	first.connect(second.name());
@@ -111,6 +100,47 @@ TEST_P(ByNumber, APeerMayGoAndAnotherCome)
 	EXPECT_WC(first.completion("the receive"), 7, IBV_WC_WR_FLUSH_ERR);
 	ASSERT_EQ(first.reset(), 0);
 	ASSERT_EQ(first.init(), 0);
+	first.connect(second.name());
+	second.connect(first.name());
+	exchange(left, right);
+}
+
+TEST_P(ByNumber, ResetEndsTheConnection)
+{
+	for (int round = 0; round < 3; round++) {
+		first.connect(second.name());
+		second.connect(first.name());
+		exchange(left, right);
+		first.receive(7);
+		for (const End *end : {&first, &second}) {
+			ASSERT_EQ(end->reset(), 0);
+			EXPECT_TRUE(vt::poll_all(end->cq()).empty());
+			ASSERT_EQ(end->init(), 0);
+		}
+	}
+}
+
+// The one that dials doesn't let go; whatever the moment of a reset, no connection survives it.
+TEST_P(ByNumber, NoConnectionSurvivesAReset)
+{
+	first.connect(second.name());
+	for (int round = 0; round < 100; round++) {
+		ASSERT_EQ(second.rtr(first.name()), 0) << round;
+		ASSERT_EQ(second.rts(), 0) << round;
+		std::this_thread::sleep_for(std::chrono::microseconds(round * 50));
+		ASSERT_EQ(second.reset(), 0) << round;
+		ASSERT_EQ(second.init(), 0) << round;
+		EXPECT_EQ(second.state(), IBV_QPS_INIT) << round;
+		if (first.state() != IBV_QPS_RTS || round % 10 == 9) {
+			ASSERT_EQ(first.reset(), 0) << round;
+			ASSERT_EQ(first.init(), 0) << round;
+			first.connect(second.name());
+		}
+	}
+	for (const End *end : {&first, &second}) {
+		ASSERT_EQ(end->reset(), 0);
+		ASSERT_EQ(end->init(), 0);
+	}
 	first.connect(second.name());
 	second.connect(first.name());
 	exchange(left, right);

@@ -4,10 +4,12 @@
 // module sockets.ko (tests/life/sockets) does what an administrator or a BPF program does.
 #include <arpa/inet.h>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <netinet/tcp.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "connection.hpp"
@@ -250,6 +252,20 @@ TEST(EndedFromOutside, ConnectionIsLost)
 		side->wait_disconnected();
 	}
 	pair.a().wait_state(IBV_QPS_ERR);
+}
+
+// A message waits for a receive request, for longer than this test does.
+TEST(EndedFromOutside, ConnectionIsLostThoughAMessageWaits)
+{
+	const Parameters patient("receive_wait", "300");
+	Pair pair;
+
+	pair.sync();
+	ASSERT_EQ(pair.a().send(), 0);
+	std::this_thread::sleep_for(std::chrono::milliseconds(100));
+	end_socket(client_end(), ntohs(rdma_get_src_port(pair.a().id())), false);
+	pair.b().wait_disconnected();
+	pair.b().wait_state(IBV_QPS_ERR);
 }
 
 TEST(EndedFromOutside, ConnectionWithoutARequestIsForgotten)
