@@ -97,7 +97,8 @@ enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
 		return KIW_TAKE_RING;
 	slot = kiw_ring_slot(&sq->map, sq->next, sq->entries);
 	memcpy(wqe, slot, sizeof(*wqe));
-	memcpy(&req->dest, slot + sizeof(*wqe), sq->head - sizeof(*wqe));
+	if (sq->head == KIW_SQ_HEAD_UD)
+		memcpy(&req->dest, slot + sizeof(*wqe), sizeof(req->dest));
 	barrier();	/* from here on only the copy counts, */
 
 	good = wqe->num_sge <= sq->max_sge;

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "end.hpp"
 
-#include <arpa/inet.h>
-#include <array>
 #include <cerrno>
-#include <cstring>
 #include <random>
 
 namespace number {
@@ -15,25 +12,9 @@ End::End(const std::string &device, const std::string &address, std::uint32_t de
 	  cq_(vt::make_cq(context_.get(), static_cast<int>(4 * depth))),
 	  memory_(std::make_unique<vt::Region>(pd_.get(), 1 << 16)),
 	  depth_(depth),
+	  gid_(vt::find_gid(context_.get(), address)),
 	  psn_(std::random_device()() & 0xffffff)
 {
-	std::array<std::uint8_t, 16> wanted{0xfe, 0x80};
-	const std::size_t count = address.empty() ? 2 : wanted.size();
-
-	if (!address.empty() && inet_pton(AF_INET6, address.c_str(), wanted.data()) != 1)
-		vt::fail("no address: " + address);
-	vt::wait_until(
-		[&] {
-			for (std::uint8_t i = 1; i < 64; i++) {
-				if (!ibv_query_gid(context_.get(), 1, i, &gid_) &&
-					!std::memcmp(gid_.raw, wanted.data(), count)) {
-					slot_ = i;
-					return true;
-				}
-			}
-			return false;
-		},
-		"the slot of " + address);
 	renew();
 }
 
@@ -103,7 +84,7 @@ ibv_qp_attr End::rtr_attr(const Name &peer) const
 	attr.ah_attr.port_num = 1;
 	attr.ah_attr.grh.hop_limit = 1;
 	attr.ah_attr.grh.dgid = peer.gid;
-	attr.ah_attr.grh.sgid_index = slot_;
+	attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(gid_.slot);
 	return attr;
 }
 

@@ -9,7 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "verbs/support.hpp"
+#include "../verbs/gid.hpp"
+#include "../verbs/support.hpp"
 
 namespace number {
 
@@ -29,7 +30,7 @@ public:
 	ibv_qp *qp() const { return qp_.get(); }
 	ibv_cq *cq() const { return cq_.get(); }
 	const vt::Region &memory() const { return *memory_; }
-	Name name() const { return {gid_, qp_->qp_num, psn_}; }
+	Name name() const { return {gid_.gid, qp_->qp_num, psn_}; }
 	ibv_qp_attr query() const;
 	ibv_qp_state state() const { return query().qp_state; }
 
@@ -60,8 +61,7 @@ private:
 	std::unique_ptr<vt::Region> memory_;
 	vt::Qp qp_;
 	std::uint32_t depth_;
-	std::uint8_t slot_ = 0;
-	ibv_gid gid_{};
+	vt::Gid gid_;
 	std::uint32_t psn_;
 };
 
@@ -70,15 +70,9 @@ void exchange(const End &a, const End &b);
 /// One Send
 void send(const End &from, const End &to);
 
-/// Addresses of left and right, of one kind.
-struct Addresses {
-	const char *name;
-	const char *left;
-	const char *right;
-};
-
-inline constexpr Addresses ipv4{"IPv4", "::ffff:10.77.0.1", "::ffff:10.77.0.2"};
-inline constexpr Addresses ipv6{"IPv6", "fd77::1", "fd77::2"};
-inline constexpr Addresses link_local{"LinkLocal", "", ""};
+using vt::Addresses;
+using vt::ipv4;
+using vt::ipv6;
+using vt::link_local;
 
 } // namespace number

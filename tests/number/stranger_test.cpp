@@ -15,8 +15,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "../verbs/link.hpp"
 #include "end.hpp"
-#include "verbs/link.hpp"
 
 namespace {
 

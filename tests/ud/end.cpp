@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "end.hpp"
 
-#include <algorithm>
-#include <arpa/inet.h>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 
 namespace ud {
@@ -61,29 +58,6 @@ ibv_qp_state End::state() const
 	if (const int error = ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init))
 		vt::fail("ibv_query_qp", error);
 	return attr.qp_state;
-}
-
-Gid End::gid(const std::string &address) const
-{
-	std::array<std::uint8_t, 16> wanted{0xfe, 0x80};
-	const std::size_t count = address.empty() ? 2 : wanted.size();
-	std::optional<Gid> found;
-
-	if (!address.empty() && inet_pton(AF_INET6, address.c_str(), wanted.data()) != 1)
-		vt::fail("no address: " + address);
-	vt::wait_until(
-		[&] {
-			for (int i = 0; i < 64 && !found; i++) {
-				Gid one{i, {}};
-
-				if (!ibv_query_gid(context_.get(), 1, i, &one.gid) &&
-					!std::memcmp(one.gid.raw, wanted.data(), count))
-					found = one;
-			}
-			return found.has_value();
-		},
-		"the slot of " + address);
-	return *found;
 }
 
 Ah End::make_ah(const Gid &from, const ibv_gid &to, std::uint8_t hop_limit, std::uint8_t traffic_class) const

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "../verbs/gid.hpp"
 #include "../verbs/support.hpp"
 
 namespace ud {
@@ -23,11 +24,7 @@ constexpr std::size_t longest = 65483;
 
 using Ah = std::unique_ptr<ibv_ah, vt::Closer<ibv_ah, ibv_destroy_ah>>;
 
-/// A place in a GID table.
-struct Gid {
-	int slot;
-	ibv_gid gid;
-};
+using vt::Gid;
 
 /// How a destination is named.
 struct To {
@@ -67,7 +64,7 @@ public:
 	ibv_qp_state state() const;
 
 	/// The slot of an address; an empty text stands for the link-local one. Waits until it is there.
-	Gid gid(const std::string &address) const;
+	Gid gid(const std::string &address) const { return vt::find_gid(context(), address); }
 	/// An address handle, or an empty one and errno.
 	Ah make_ah(
 		const Gid &from, const ibv_gid &to, std::uint8_t hop_limit = 64, std::uint8_t traffic_class = 0) const;
@@ -103,15 +100,9 @@ private:
 	vt::Qp qp_;
 };
 
-/// Addresses of left and right, of one kind.
-struct Addresses {
-	const char *name;
-	const char *left;
-	const char *right;
-};
-
-inline constexpr Addresses ipv4{"IPv4", "::ffff:10.77.0.1", "::ffff:10.77.0.2"};
-inline constexpr Addresses ipv6{"IPv6", "fd77::1", "fd77::2"};
-inline constexpr Addresses link_local{"LinkLocal", "", ""};
+using vt::Addresses;
+using vt::ipv4;
+using vt::ipv6;
+using vt::link_local;
 
 } // namespace ud
