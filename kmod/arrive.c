@@ -97,13 +97,13 @@ static enum kiw_take arrive_take(struct kiw_stream *s)
 
 	if (take == KIW_TAKE_NONE && rq->entries && !s->starving) {
 		kiw_rq_call(rq);
-		WRITE_ONCE(s->starving, true);
+		s->starving = true;
 		s->starve_end = jiffies + READ_ONCE(receive_wait) * HZ;
 		take = kiw_rq_take(rq, &s->recv);
 	}
 	if (take != KIW_TAKE_NONE && s->starving) {
 		kiw_rq_open(rq);
-		WRITE_ONCE(s->starving, false);
+		s->starving = false;
 	}
 	return take;
 }

@@ -12,9 +12,10 @@ void kiw_stream_queue(struct kiw_stream *s, unsigned long delay)
 
 	kref_get(&s->ref);
 	queued = queue_delayed_work(stream_wq, &s->work, delay);
-	/* It may be set to a late time, see kiw_stream_queue_late(). */
-	if (!queued && READ_ONCE(s->starving))
+	if (!queued && READ_ONCE(s->late)) {
+		WRITE_ONCE(s->late, false);
 		queued = !mod_delayed_work(stream_wq, &s->work, delay);
+	}
 	if (!queued)
 		kiw_stream_put(s);	/* never the last: the caller has one */
 }
@@ -23,6 +24,8 @@ void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay)
 {
 	kiw_stream_assert_held(s);
 	kref_get(&s->ref);
+	/* Before it is queued, so that who finds it queued sees this. */
+	WRITE_ONCE(s->late, true);
 	if (!queue_delayed_work(stream_wq, &s->work, delay))
 		kiw_stream_put(s);
 }

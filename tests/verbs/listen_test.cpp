@@ -268,6 +268,20 @@ TEST(EndedFromOutside, ConnectionIsLostThoughAMessageWaits)
 	pair.b().wait_state(IBV_QPS_ERR);
 }
 
+TEST(EndedFromOutside, ConnectionIsLostAfterAMessageHasWaited)
+{
+	const Parameters patient("receive_wait", "300");
+	Pair pair;
+
+	ASSERT_EQ(pair.a().send(), 0);
+	std::this_thread::sleep_for(std::chrono::milliseconds(100));
+	pair.b().receive_empty(1);
+	EXPECT_WC(pair.b().received(), 0, IBV_WC_SUCCESS);
+	end_socket(client_end(), ntohs(rdma_get_src_port(pair.a().id())), false);
+	pair.b().wait_disconnected();
+	pair.b().wait_state(IBV_QPS_ERR);
+}
+
 TEST(EndedFromOutside, ConnectionWithoutARequestIsForgotten)
 {
 	const Parameters patient("mpa_timeout", "100");
