@@ -3,7 +3,6 @@
  * Plants one fault in the kernel, so that the tests can see whether the guest's log check and
  * detectors find it. Loading always fails: there is nothing to unload afterwards.
  */
-#include <linux/highmem.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/nsproxy.h>
@@ -18,7 +17,7 @@
 
 static char *what = "warning";
 module_param(what, charp, 0);
-MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, namespace, lock_order, sleep_atomic, shift, kmap_order, race or race_elsewhere");
+MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, namespace, lock_order, sleep_atomic, shift, race or race_elsewhere");
 
 static DEFINE_SPINLOCK(first);
 static DEFINE_SPINLOCK(second);
@@ -125,21 +124,6 @@ static void plant_shift(void)
 	pr_info("shifted %u\n", 1U << by);
 }
 
-/* Mappings of pages are undone in reverse order. */
-static void plant_kmap_order(void)
-{
-	struct page *page = alloc_page(GFP_KERNEL);
-	void *one, *other;
-
-	if (!page)
-		return;
-	one = kmap_local_page(page);
-	other = kmap_local_page(page);
-	kunmap_local(one);
-	kunmap_local(other);
-	__free_page(page);
-}
-
 static unsigned long word;
 
 static void count_up(void *unused)
@@ -194,7 +178,6 @@ static const struct {
 	{ "lock_order", plant_lock_order },
 	{ "sleep_atomic", plant_sleep_atomic },
 	{ "shift", plant_shift },
-	{ "kmap_order", plant_kmap_order },
 	{ "race", plant_race },
 	{ "race_elsewhere", plant_race_elsewhere },
 };
