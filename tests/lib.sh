@@ -11,6 +11,7 @@
 #   parameter MODULE NAME VALUE
 #                         of a module, in each kernel
 #   until_true COMMAND... tries until it succeeds, at most LIMIT seconds
+#   qdisc OPTION...       how both directions of the link behave, in netem's words; none for a good link
 #   pair NAME SERVER... -- CLIENT...
 #                         SERVER in right, CLIENT in left once the server listens; both must end with 0.
 #                         PORT= the TCP port that the server listens on
@@ -57,6 +58,12 @@ SERVER_HOST=right
 CLIENT_HOST=left
 # in_host HOST: sets IN to the words that put a command there
 in_host() { if [ "$1" = - ]; then IN=(); else IN=("$1"); fi; }
+
+qdisc() {
+	left tc qdisc delete dev veth0 root 2>/dev/null
+	right tc qdisc delete dev veth1 root 2>/dev/null
+	[ $# = 0 ] || { left tc qdisc add dev veth0 root netem "$@" && right tc qdisc add dev veth1 root netem "$@"; }
+}
 
 # limited COMMAND...: COMMAND within LIMIT seconds
 limited() { timeout -k 5 "$LIMIT" "$@"; }

@@ -191,6 +191,30 @@ TEST(Connect, ErrorEndsTheAttempt)
 	EXPECT_NE(a->events().wait_any(a->id()).type, RDMA_CM_EVENT_ESTABLISHED);
 }
 
+TEST(Connect, QueuePairWithANamedPeerIsRefused)
+{
+	const Listener listener;
+	Caller caller(listener.port());
+	Side side(std::move(caller.id), caller.events, {});
+	ibv_qp_attr attr{};
+
+	// Any address of this end will do, for another queue pair than its own.
+	attr.qp_state = IBV_QPS_RTR;
+	attr.dest_qp_num = side.qp()->qp_num ^ 1;
+	attr.ah_attr.is_global = 1;
+	attr.ah_attr.port_num = 1;
+	attr.ah_attr.grh.sgid_index = 1;
+	ASSERT_EQ(ibv_query_gid(side.context(), 1, 1, &attr.ah_attr.grh.dgid), 0);
+	ASSERT_EQ(ibv_modify_qp(side.qp(), &attr,
+			  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+		0);
+	rdma_conn_param param = parameters({}, 1);
+	EXPECT_NE(rdma_connect(side.id(), &param), 0);
+	EXPECT_EQ(errno, EISCONN);
+	EXPECT_EQ(side.state(), IBV_QPS_RTR);
+}
+
 TEST(Connect, CallerThatLeavesBeforeTheAnswer)
 {
 	Listener listener;
