@@ -22,6 +22,7 @@
 #include "mr.h"
 #include "netdev.h"
 #include "qp.h"
+#include "res.h"
 #include "types.h"
 #include "ud_group.h"
 
@@ -410,6 +411,8 @@ static const struct ib_device_ops device_ops = {
 	.query_pkey = device_query_pkey,
 	.alloc_hw_port_stats = kiw_alloc_hw_port_stats,
 	.get_hw_stats = kiw_get_hw_stats,
+	.fill_res_qp_entry = kiw_fill_res_qp,
+	.fill_res_cq_entry = kiw_fill_res_cq,
 	.get_dev_fw_str = device_get_fw_str,
 	.process_mad = kiw_process_mad,
 	.device_group = &device_attribute_group,

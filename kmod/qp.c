@@ -412,6 +412,7 @@ static void qp_peer_late(struct work_struct *work)
 	if (over) {
 		peer->patient = false;
 		WRITE_ONCE(qp->state, kiw_qp_next(qp->state, KIW_EV_MODIFY_ERR).next);
+		kiw_qp_lost_peer(qp);
 		qp_flush_idle(qp);
 	}
 	mutex_unlock(&qp->mutex);
@@ -443,6 +444,7 @@ static int qp_expect(struct kiw_qp *qp, const struct kiw_peer *named)
 	qp->peer->gid_index = named->gid_index;
 	qp->peer->ird = named->ird;
 	qp->peer->ord = named->ord;
+	qp->peer->silent = false;
 	qp->by_number = true;
 	WRITE_ONCE(qp->shown, IB_QPS_RTR);
 	return 0;
@@ -732,6 +734,7 @@ static int qp_sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
 	case KIW_QP_IDLE:
 		if (!qp->by_number)
 			return -EINVAL;
+		kiw_qp_lost_peer(qp);
 		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
 		return 0;
 	case KIW_QP_CLOSING:

@@ -46,8 +46,10 @@ struct kiw_ud;
  * @patient: a request waits for the connection, until @deadline
  * @deadline: jiffies
  * @late: the work that looks whether the wait is over
+ * @silent: the peer never came, or is lost: the oldest request that is undone fails because of
+ *	that, the others are flushed; changed while the QP is held
  *
- * The mutex of the QP protects it. It is made by the first modification that names a peer, and goes
+ * The mutex of the QP protects it, but for @silent. It is made by the first modification that names a peer, and goes
  * with the QP.
  */
 struct kiw_peer {
@@ -59,6 +61,7 @@ struct kiw_peer {
 	u16			ird;
 	u16			ord;
 	bool			patient;
+	bool			silent;
 	unsigned long		deadline;
 	struct delayed_work	late;
 };
@@ -149,6 +152,13 @@ static inline void kiw_qp_open_rings(struct kiw_qp *qp)
 {
 	kiw_sq_flag(&qp->sq, 0);
 	kiw_rq_open(&qp->rq);
+}
+
+/* kiw_qp_lost_peer() - what is undone fails because the peer is silent; the QP is held */
+static inline void kiw_qp_lost_peer(struct kiw_qp *qp)
+{
+	if (READ_ONCE(qp->by_number))
+		qp->peer->silent = true;
 }
 
 /* Verbs and iw_cm operations; see struct ib_device_ops. */

@@ -148,10 +148,21 @@ bool kiw_sq_complete(struct kiw_qp *qp)
 	return kiw_cqe_publish(&b);
 }
 
+/* How the next request ends that is undone: the oldest tells why. */
+static enum ib_wc_status sq_flush_status(struct kiw_qp *qp)
+{
+	bool silent = qp->by_number && qp->peer->silent;
+
+	if (!silent)
+		return IB_WC_WR_FLUSH_ERR;
+	qp->peer->silent = false;
+	return IB_WC_RETRY_EXC_ERR;
+}
+
 void kiw_sq_flush(struct kiw_qp *qp)
 {
 	struct kiw_sq *sq = &qp->sq;
-	struct kiw_swr *swr, posted = { .status = IB_WC_WR_FLUSH_ERR };
+	struct kiw_swr *swr, posted = {};
 	struct kiw_cqe_batch b;
 
 	kiw_sq_flag(sq, KIW_RING_FLUSH);
@@ -162,7 +173,7 @@ void kiw_sq_flush(struct kiw_qp *qp)
 	for (; sq->done != sq->next; sq->done++) {
 		swr = kiw_swr(sq, sq->done);
 		if (!swr->done)
-			swr->status = IB_WC_WR_FLUSH_ERR;
+			swr->status = sq_flush_status(qp);
 		if (!swr->done || swr->status != IB_WC_SUCCESS ||
 		    (swr->flags & KIW_WQE_SIGNALED))
 			sq_add(&b, swr, sq->done);
@@ -171,6 +182,7 @@ void kiw_sq_flush(struct kiw_qp *qp)
 		for (; kiw_ring_prod(&sq->map) != sq->next; sq->next++) {
 			const struct kiw_wqe *wqe = kiw_ring_slot(&sq->map, sq->next, sq->entries);
 
+			posted.status = sq_flush_status(qp);
 			posted.wr_id = READ_ONCE(wqe->wr_id);
 			posted.op = min_t(u8, READ_ONCE(wqe->opcode), KIW_SEND_OPS - 1);
 			sq_add(&b, &posted, sq->next);

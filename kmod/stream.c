@@ -103,6 +103,8 @@ static struct kiw_qp_step stream_step(struct kiw_stream *s, enum kiw_qp_event ev
 	if (step.valid && step.next != s->qp->state) {
 		trace_kiw_qp_state(s->qp->ibqp.qp_num, event, s->qp->state, step.next);
 		WRITE_ONCE(s->qp->state, step.next);
+		if (event == KIW_EV_LLP_LOST || event == KIW_EV_PEER_FIN_BUSY)
+			kiw_qp_lost_peer(s->qp);
 		stream_act(s, step.actions, fault);
 	}
 	return step;

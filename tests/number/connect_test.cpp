@@ -282,6 +282,21 @@ TEST_F(Named, WhatMayNotReadDoesnt)
 	EXPECT_WC(left.completion("the Read"), 1, IBV_WC_LOC_QP_OP_ERR);
 }
 
+TEST_F(Named, WhatAPeerLeftUndoneFails)
+{
+	left.connect(right.name());
+	right.connect(left.name());
+	exchange(left, right);
+	// It has no receive request, and so the Reads behind the Send aren't answered.
+	ASSERT_EQ(left.post(IBV_WR_SEND, 3), 0);
+	EXPECT_WC(left.completion("the Send"), 3, IBV_WC_SUCCESS);
+	for (std::uint64_t id : {4, 5})
+		ASSERT_EQ(left.post(IBV_WR_RDMA_READ, id, &right.memory()), 0);
+	right.renew();
+	EXPECT_WC(left.completion("the first Read"), 4, IBV_WC_RETRY_EXC_ERR);
+	EXPECT_WC(left.completion("the second Read"), 5, IBV_WC_WR_FLUSH_ERR);
+}
+
 TEST_F(Named, WhatIsSentToAPeerThatHasGoneFails)
 {
 	left.connect(right.name());
@@ -290,8 +305,10 @@ TEST_F(Named, WhatIsSentToAPeerThatHasGoneFails)
 	right.renew();
 	std::this_thread::sleep_for(200ms);
 	ASSERT_EQ(left.post(IBV_WR_SEND, 3), 0);
-	EXPECT_WC(left.completion("the Send"), 3, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_WC(left.completion("the Send"), 3, IBV_WC_RETRY_EXC_ERR);
 	EXPECT_EQ(left.state(), IBV_QPS_ERR);
+	ASSERT_EQ(left.post(IBV_WR_SEND, 4), 0);
+	EXPECT_WC(left.completion("another Send"), 4, IBV_WC_WR_FLUSH_ERR);
 }
 
 /// Each end dials in one of the two
@@ -332,12 +349,14 @@ TEST_P(Mistaken, APeerThatNeverComesEndsInAnEvent)
 	end.receive(1);
 	const auto start = std::chrono::steady_clock::now();
 	ASSERT_EQ(end.post(IBV_WR_SEND, 2), 0);
+	ASSERT_EQ(end.post(IBV_WR_SEND, 3), 0);
 	const ibv_async_event event = vt::wait_async(
 		end.context(), [&](const ibv_async_event &e) { return e.event_type == IBV_EVENT_QP_FATAL; });
 	EXPECT_EQ(event.element.qp, end.qp());
 	EXPECT_GE(std::chrono::steady_clock::now() - start, 15s);
 	EXPECT_EQ(end.state(), IBV_QPS_ERR);
-	EXPECT_WC(end.completion("the Send"), 2, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_WC(end.completion("the Send"), 2, IBV_WC_RETRY_EXC_ERR);
+	EXPECT_WC(end.completion("another Send"), 3, IBV_WC_WR_FLUSH_ERR);
 	EXPECT_WC(end.completion("the receive"), 1, IBV_WC_WR_FLUSH_ERR);
 }
 

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What "rdma resource show" tells of our objects beyond what RDMA core knows. */
+#ifndef KIWARP_RES_H
+#define KIWARP_RES_H
+
+#include <rdma/ib_verbs.h>
+
+struct sk_buff;
+
+/* Operations of the device; see struct ib_device_ops. Return: 0 or -EMSGSIZE. */
+int kiw_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
+int kiw_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+
+#endif /* KIWARP_RES_H */
