@@ -89,20 +89,31 @@ static enum kiw_err arrive_recv_failed(struct kiw_stream *s, enum ib_wc_status s
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
-/* Take a receive request; without one, the process is to ring for the next that it posts. */
-static enum kiw_take arrive_take(struct kiw_stream *s)
+/* There is no receive request, but one may be posted: the process is to ring when it does that. */
+static enum kiw_take arrive_starve(struct kiw_stream *s)
 {
 	struct kiw_rq *rq = &s->qp->rq;
-	enum kiw_take take = kiw_rq_take(rq, &s->recv);
 
-	if (take == KIW_TAKE_NONE && rq->entries && !s->starving) {
-		kiw_rq_call(rq);
-		s->starving = true;
-		s->starve_end = jiffies + READ_ONCE(receive_wait) * HZ;
-		take = kiw_rq_take(rq, &s->recv);
-	}
+	s->starving = true;
+	s->starve_end = jiffies + READ_ONCE(receive_wait) * HZ;
+	if (!rq->entries)
+		return KIW_TAKE_NONE;	/* the SRQ has called already */
+	kiw_rq_call(rq);
+	return kiw_rq_take(rq, &s->recv);
+}
+
+/* Take a receive request, of the QP's own queue or of the one that it shares. */
+static enum kiw_take arrive_take(struct kiw_stream *s)
+{
+	struct kiw_qp *qp = s->qp;
+	enum kiw_take take = kiw_rq_take(&qp->rq, &s->recv);
+
+	if (take == KIW_TAKE_NONE && qp->ibqp.srq)
+		take = kiw_srq_take(to_kiw_srq(qp->ibqp.srq), &s->srq_wait, &s->recv);
+	if (take == KIW_TAKE_NONE && !s->starving && (qp->rq.entries || qp->ibqp.srq))
+		take = arrive_starve(s);
 	if (take != KIW_TAKE_NONE && s->starving) {
-		kiw_rq_open(rq);
+		kiw_rq_open(&qp->rq);
 		s->starving = false;
 	}
 	return take;

@@ -57,6 +57,8 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	INIT_DELAYED_WORK(&s->work, kiw_pump_work);
 	kiw_bh_work_init(&s->bell, kiw_pump_bell);
 	INIT_LIST_HEAD(&s->lend.loans);
+	INIT_LIST_HEAD(&s->srq_wait.link);
+	s->srq_wait.wake = kiw_stream_wake;
 	s->tx.gate = first;
 	if (first && neg->p2p)
 		s->tx.rtr = neg->rtr;

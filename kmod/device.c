@@ -23,6 +23,7 @@
 #include "netdev.h"
 #include "qp.h"
 #include "res.h"
+#include "srq.h"
 #include "types.h"
 #include "ud_group.h"
 
@@ -71,6 +72,9 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_recv_sge = KIW_MAX_SGE;
 	/* The wire names one sink, but the response is placed by what we keep of the request. */
 	attr->max_sge_rd = KIW_MAX_SGE;
+	attr->max_srq = KIW_MAX_SRQ;
+	attr->max_srq_wr = KIW_MAX_QP_WR;
+	attr->max_srq_sge = KIW_MAX_SGE;
 	attr->max_cq = KIW_MAX_CQ;
 	attr->max_cqe = KIW_MAX_CQE;
 	attr->max_mr = KIW_MAX_MR;
@@ -438,6 +442,11 @@ static const struct ib_device_ops device_ops = {
 	.destroy_ah = kiw_destroy_ah,
 	.attach_mcast = kiw_attach_mcast,
 	.detach_mcast = kiw_detach_mcast,
+	.create_srq = kiw_create_srq,
+	.modify_srq = kiw_modify_srq,
+	.query_srq = kiw_query_srq,
+	.destroy_srq = kiw_destroy_srq,
+	.post_srq_recv = kiw_post_srq_recv,
 	.create_qp = kiw_create_qp,
 	.modify_qp = kiw_modify_qp,
 	.query_qp = kiw_query_qp,
@@ -458,6 +467,7 @@ static const struct ib_device_ops device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_cq, kiw_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, kiw_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, kiw_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_srq, kiw_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, kiw_ucontext, ibuctx),
 };
 

@@ -106,19 +106,6 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 
 /* --- what is due, in process context ------------------------------------------------------- */
 
-static void pump_raise_async(struct kiw_stream *s)
-{
-	struct ib_qp *ibqp = &s->qp->ibqp;
-	struct ib_event event = {
-		.device = ibqp->device,
-		.element.qp = ibqp,
-		.event = s->async,
-	};
-
-	if (ibqp->event_handler)
-		ibqp->event_handler(&event, ibqp->qp_context);
-}
-
 /* Both directions may be closed by now. */
 static void pump_check_closed(struct kiw_stream *s)
 {
@@ -211,8 +198,10 @@ void kiw_pump_act(struct kiw_stream *s)
 	if ((s->todo & KIW_ACT_FLUSH_RQ) && !pump_keeps_receives(s))
 		kiw_rq_flush(s->qp, &s->recv);
 	if (s->todo & KIW_ACT_ASYNC)
-		pump_raise_async(s);
-	s->todo &= ~(KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC);
+		kiw_qp_raise(s->qp, s->async);
+	if (s->todo & KIW_ACT_LAST_WQE)
+		kiw_qp_raise_last_wqe(s->qp);
+	s->todo &= ~(KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC | KIW_ACT_LAST_WQE);
 	if (!kiw_stream_lends(s))
 		pump_act_end(s);
 	else if ((s->todo & KIW_ACT_CLOSED) && s->inbox)

@@ -18,6 +18,7 @@
 #include "attach.h"
 #include "lend.h"
 #include "pump.h"
+#include "srq.h"
 #include "ud.h"
 
 /* Seconds that requests wait for a peer that was named by number */
@@ -33,11 +34,6 @@ static u32 qp_sq_stride(u32 head, const struct ib_qp_cap *cap)
 	u32 sges = cap->max_send_sge * sizeof(struct kiw_sge);
 
 	return ALIGN(head + max(sges, cap->max_inline_data), 16);
-}
-
-static u32 qp_rq_stride(const struct ib_qp_cap *cap)
-{
-	return sizeof(struct kiw_rqe) + cap->max_recv_sge * sizeof(struct kiw_sge);
 }
 
 void kiw_qp_rem_ref(struct ib_qp *ibqp)
@@ -150,8 +146,7 @@ static int qp_check_caps(const struct ib_qp_init_attr *attr)
 {
 	const struct ib_qp_cap *cap = &attr->cap;
 
-	if ((attr->qp_type != IB_QPT_RC && attr->qp_type != IB_QPT_UD) || attr->create_flags ||
-	    attr->srq)
+	if ((attr->qp_type != IB_QPT_RC && attr->qp_type != IB_QPT_UD) || attr->create_flags)
 		return -EOPNOTSUPP;
 	if (cap->max_send_wr > KIW_MAX_QP_WR || cap->max_recv_wr > KIW_MAX_QP_WR ||
 	    cap->max_send_sge > KIW_MAX_SGE || cap->max_recv_sge > KIW_MAX_SGE ||
@@ -159,6 +154,19 @@ static int qp_check_caps(const struct ib_qp_init_attr *attr)
 		return -EINVAL;
 	if (!attr->send_cq || !attr->recv_cq)
 		return -EINVAL;
+	return 0;
+}
+
+/* The receive requests of a QP with an SRQ are those of the SRQ. */
+static int qp_use_srq(struct ib_qp *ibqp, struct ib_qp_cap *cap)
+{
+	if (!ibqp->srq)
+		return 0;
+	/* The buffers are checked against the QP's domain: it has to be theirs. */
+	if (ibqp->srq->pd != ibqp->pd)
+		return -EINVAL;
+	cap->max_recv_wr = 0;
+	cap->max_recv_sge = to_kiw_srq(ibqp->srq)->rq.max_sge;
 	return 0;
 }
 
@@ -182,7 +190,8 @@ static int qp_alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct 
 			     qp_sq_stride(qp->sq.head, cap));
 	if (!ret && cap->max_recv_wr) {
 		qp->rq.entries = roundup_pow_of_two(cap->max_recv_wr);
-		ret = kiw_ring_alloc(&qp->rq.map, uctx, qp->rq.entries, qp_rq_stride(cap));
+		ret = kiw_ring_alloc(&qp->rq.map, uctx, qp->rq.entries,
+				     kiw_rq_stride(cap->max_recv_sge));
 	}
 	if (ret)
 		qp_free_queues(qp);
@@ -232,6 +241,9 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	struct kiw_ucontext *uctx;
 	int ret;
 
+	ret = qp_use_srq(ibqp, &attr->cap);
+	if (ret)
+		return ret;
 	ret = qp_check_caps(attr);
 	if (ret)
 		return ret;
@@ -378,6 +390,18 @@ static void qp_flush_idle(struct kiw_qp *qp)
 	kiw_rq_flush(qp, NULL);
 }
 
+/* The error state of a QP without a stream */
+static void qp_fail_idle(struct kiw_qp *qp)
+{
+	struct kiw_qp_step step = kiw_qp_next(qp->state, KIW_EV_MODIFY_ERR);
+
+	lockdep_assert_held(&qp->mutex);
+	WRITE_ONCE(qp->state, step.next);
+	qp_flush_idle(qp);
+	if (step.actions & KIW_ACT_LAST_WQE)
+		kiw_qp_raise_last_wqe(qp);
+}
+
 /* Drop what is posted to an idle QP. */
 static void qp_forget(struct kiw_qp *qp)
 {
@@ -386,18 +410,6 @@ static void qp_forget(struct kiw_qp *qp)
 }
 
 /* --- a peer that is named by number --------------------------------------------------------- */
-
-static void qp_raise_fatal(struct kiw_qp *qp)
-{
-	struct ib_event event = {
-		.device = qp->ibqp.device,
-		.element.qp = &qp->ibqp,
-		.event = IB_EVENT_QP_FATAL,
-	};
-
-	if (qp->ibqp.event_handler)
-		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
-}
 
 /* Requests have waited long enough for the peer: as if its acknowledgements were missing. */
 static void qp_peer_late(struct work_struct *work)
@@ -411,9 +423,8 @@ static void qp_peer_late(struct work_struct *work)
 	       qp->state == KIW_QP_IDLE && !rcu_access_pointer(qp->stream);
 	if (over) {
 		peer->patient = false;
-		WRITE_ONCE(qp->state, kiw_qp_next(qp->state, KIW_EV_MODIFY_ERR).next);
 		kiw_qp_lost_peer(qp);
-		qp_flush_idle(qp);
+		qp_fail_idle(qp);
 	}
 	mutex_unlock(&qp->mutex);
 	if (!over)
@@ -422,7 +433,7 @@ static void qp_peer_late(struct work_struct *work)
 		  peer->ends.to, &peer->remote, QP_PEER_PATIENCE);
 	kiw_stat_inc(&qp->dev->stats, KIW_STAT_CONNECT_FAILS);
 	qp_abort_endpoint(qp);
-	qp_raise_fatal(qp);
+	kiw_qp_raise(qp, IB_EVENT_QP_FATAL);
 }
 
 /* INIT to RTR with the address and number of a peer */
@@ -560,8 +571,7 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 		WRITE_ONCE(qp->state, step.next);
 		return 0;
 	case IB_QPS_ERR:
-		WRITE_ONCE(qp->state, kiw_qp_next(qp->state, KIW_EV_MODIFY_ERR).next);
-		qp_flush_idle(qp);
+		qp_fail_idle(qp);
 		return 0;
 	case IB_QPS_SQD:
 	case IB_QPS_SQE:
@@ -716,6 +726,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->cap.max_inline_data = qp->sq.max_inline;
 
 	init->qp_type = ibqp->qp_type;
+	init->srq = ibqp->srq;
 	init->send_cq = ibqp->send_cq;
 	init->recv_cq = ibqp->recv_cq;
 	init->qp_context = ibqp->qp_context;

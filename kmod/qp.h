@@ -147,6 +147,26 @@ static inline void kiw_qp_put(struct kiw_qp *qp)
 	}
 }
 
+/** kiw_qp_raise() - tell the process of an asynchronous event; any context */
+static inline void kiw_qp_raise(struct kiw_qp *qp, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = qp->ibqp.device,
+		.element.qp = &qp->ibqp,
+		.event = type,
+	};
+
+	if (qp->ibqp.event_handler)
+		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
+}
+
+/** kiw_qp_raise_last_wqe() - a QP with an SRQ has come to its end there: all is completed */
+static inline void kiw_qp_raise_last_wqe(struct kiw_qp *qp)
+{
+	if (qp->ibqp.srq)
+		kiw_qp_raise(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+}
+
 /** kiw_qp_open_rings() - the process finds rings that are neither drained nor flushed; QP held */
 static inline void kiw_qp_open_rings(struct kiw_qp *qp)
 {

@@ -60,6 +60,8 @@ enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req)
 		barrier();
 		room = kiw_sge_total(req->sge, rqe.num_sge);
 	}
+	/* Pairs with the process's acquire before it writes to a slot again. */
+	smp_store_release(&rq_ring(rq)->cons, rq->next);
 	if (room < 0)
 		return KIW_TAKE_BAD;
 	req->room = room;
@@ -83,7 +85,6 @@ bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_sta
 {
 	struct kiw_cqe_batch b;
 	struct kiw_cqe *cqe;
-	bool added;
 
 	req->taken = false;
 	kiw_cqe_begin(&b, qp->ibqp.recv_cq, qp);
@@ -94,15 +95,12 @@ bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_sta
 		cqe->src_qp = from;
 	else
 		cqe->inv_stag = from;
-	added = kiw_cqe_publish(&b);
-	WRITE_ONCE(rq_ring(&qp->rq)->cons, qp->rq.next);
-	return added;
+	return kiw_cqe_publish(&b);
 }
 
-void kiw_rq_flush(struct kiw_qp *qp, struct kiw_recv_req *req)
+/* Add flush errors for all that is posted. */
+static void rq_flush_posted(struct kiw_rq *rq, struct kiw_cqe_batch *b)
 {
-	struct kiw_rq *rq = &qp->rq;
-	struct kiw_cqe_batch b;
 	u32 budget = rq->entries;
 
 	if (!rq->entries)
@@ -110,20 +108,26 @@ void kiw_rq_flush(struct kiw_qp *qp, struct kiw_recv_req *req)
 	WRITE_ONCE(rq_ring(rq)->flags, KIW_RING_FLUSH);
 	/* As in kiw_sq_flush(). */
 	smp_mb();
+	if (kiw_ring_prod(&rq->map) - rq->next <= rq->entries) {
+		for (; budget && kiw_ring_prod(&rq->map) != rq->next; rq->next++, budget--) {
+			const struct kiw_rqe *rqe = kiw_ring_slot(&rq->map, rq->next, rq->entries);
+
+			rq_add(b, READ_ONCE(rqe->wr_id), rq->next, IB_WC_WR_FLUSH_ERR);
+		}
+	}
+	rq->posted = rq->next;
+	WRITE_ONCE(rq_ring(rq)->cons, rq->next);
+}
+
+void kiw_rq_flush(struct kiw_qp *qp, struct kiw_recv_req *req)
+{
+	struct kiw_cqe_batch b;
 
 	kiw_cqe_begin(&b, qp->ibqp.recv_cq, qp);
 	if (req && req->taken) {
 		req->taken = false;
 		rq_add(&b, req->id, req->index, IB_WC_WR_FLUSH_ERR);
 	}
-	if (kiw_ring_prod(&rq->map) - rq->next <= rq->entries) {
-		for (; budget && kiw_ring_prod(&rq->map) != rq->next; rq->next++, budget--) {
-			const struct kiw_rqe *rqe = kiw_ring_slot(&rq->map, rq->next, rq->entries);
-
-			rq_add(&b, READ_ONCE(rqe->wr_id), rq->next, IB_WC_WR_FLUSH_ERR);
-		}
-	}
-	rq->posted = rq->next;
-	WRITE_ONCE(rq_ring(rq)->cons, rq->next);
+	rq_flush_posted(&qp->rq, &b);
 	kiw_cqe_publish(&b);
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Receive queues: requests taken out of the mapped ring, their completion and their flush. */
+/*
+ * Receive queues: requests taken out of the mapped ring, their completion and their flush. A ring
+ * is a QP's own, or that of a shared receive queue (srq.h), to which all but completing and
+ * flushing applies, too.
+ */
 #ifndef KIWARP_RQ_H
 #define KIWARP_RQ_H
 
@@ -10,12 +14,12 @@
 struct kiw_qp;
 
 /**
- * struct kiw_rq - receive queue; the QP is held
+ * struct kiw_rq - receive queue; the QP is held, or the SRQ is locked
  * @map: the ring
- * @entries: slots, power of two, or 0
+ * @entries: slots, power of two, or 0: also of a QP that has an SRQ
  * @next: index of the next request to take; one that was taken completes at once or is the stream's
  * @posted: index behind the last request, as seen when there was none to take
- * @max_sge: buffers that a slot holds
+ * @max_sge: buffers that a slot holds; of a QP that has an SRQ, those that a slot there holds
  */
 struct kiw_rq {
 	struct kiw_ring_map	map;
@@ -42,6 +46,12 @@ struct kiw_recv_req {
 	u32		room;
 	struct kiw_sge	*sge;
 };
+
+/** kiw_rq_stride() - bytes of a slot with room for so many buffers */
+static inline u32 kiw_rq_stride(u32 sges)
+{
+	return sizeof(struct kiw_rqe) + sges * sizeof(struct kiw_sge);
+}
 
 /**
  * kiw_rq_take() - take the next receive request out of its ring
@@ -81,7 +91,7 @@ void kiw_rq_open(struct kiw_rq *rq);
 void kiw_rq_forget(struct kiw_rq *rq);
 
 /**
- * kiw_rq_flush() - complete all that is posted with a flush error
+ * kiw_rq_flush() - complete all that is posted to the QP's own queue with a flush error
  * @qp: QP, held, in error
  * @req: the stream's request, which goes first, or NULL
  */

@@ -30,6 +30,12 @@ void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay)
 		kiw_stream_put(s);
 }
 
+/* The QP's reference is there: it goes when the stream has left the line. */
+void kiw_stream_wake(struct kiw_srq_wait *wait)
+{
+	kiw_stream_queue(container_of(wait, struct kiw_stream, srq_wait), 0);
+}
+
 void kiw_stream_kick(struct kiw_stream *s)
 {
 	kiw_stream_assert_held(s);
@@ -63,6 +69,16 @@ static void stream_act_start(struct kiw_stream *s)
 	s->tx.batch_index = qp->sq.next;
 }
 
+/* No message is taken any more, and no receive request. */
+static void stream_act_stop_rx(struct kiw_stream *s)
+{
+	struct ib_srq *srq = s->qp->ibqp.srq;
+
+	s->rx.stopped = true;
+	if (srq)
+		kiw_srq_leave(to_kiw_srq(srq), &s->srq_wait);
+}
+
 static void stream_act_send_term(struct kiw_stream *s, const struct stream_fault *fault)
 {
 	struct kiw_term t = kiw_err_term(fault->err);
@@ -83,7 +99,7 @@ static void stream_act(struct kiw_stream *s, u32 actions, const struct stream_fa
 	if (actions & KIW_ACT_START)
 		stream_act_start(s);
 	if (actions & KIW_ACT_STOP_RX)
-		s->rx.stopped = true;
+		stream_act_stop_rx(s);
 	if (actions & KIW_ACT_STOP_TX)
 		s->tx.stopped = true;
 	if (actions & KIW_ACT_SEND_TERM)

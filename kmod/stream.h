@@ -19,6 +19,7 @@
 #include "inbox.h"
 #include "lend.h"
 #include "qp.h"
+#include "srq.h"
 #include "tx.h"
 #include "proto/mpa.h"
 #include "proto/receive.h"
@@ -50,6 +51,7 @@
  * @tx: transmit side
  * @lend: registered pages that TCP has
  * @recv: the receive request of the Send under way
+ * @srq_wait: place in the line of the QP's shared receive queue, if it has one
  * @async: asynchronous event to raise with KIW_ACT_ASYNC
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
  *	reference while queued.
@@ -92,6 +94,7 @@ struct kiw_stream {
 
 	struct kiw_lend		lend;
 	struct kiw_recv_req	recv;
+	struct kiw_srq_wait	srq_wait;
 	enum ib_event_type	async;
 	struct delayed_work	work;
 	struct kiw_bh_work	bell;
@@ -138,6 +141,9 @@ void kiw_stream_queue(struct kiw_stream *s, unsigned long delay);
  * @delay: jiffies until then
  */
 void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay);
+
+/** kiw_stream_wake() - &kiw_srq_wait.wake of a stream */
+void kiw_stream_wake(struct kiw_srq_wait *wait);
 
 /**
  * kiw_stream_ring() - have the stream looked after in softirq, soon

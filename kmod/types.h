@@ -24,6 +24,7 @@
 #define KIW_MAX_QP_WR		16384
 #define KIW_MAX_SGE		16
 #define KIW_MAX_INLINE		512	/* bytes */
+#define KIW_MAX_SRQ		65536
 #define KIW_MAX_CQ		65536
 #define KIW_MAX_CQE		(1 << 20)
 #define KIW_MAX_MR		(1 << 20)
@@ -63,6 +64,7 @@
  * @number_mutex: held while a listener for connections by QP number is made
  * @number_listens: there is one; set under @number_mutex, cleared when it ends, without
  * @num_qp: QPs that exist, at most KIW_MAX_QP
+ * @num_srq: SRQs that exist, at most KIW_MAX_SRQ
  * @num_cq: CQs that exist, at most KIW_MAX_CQ
  * @num_mr: regions that exist, at most KIW_MAX_MR
  * @num_pd: protection domains that exist, at most KIW_MAX_PD
@@ -100,6 +102,7 @@ struct kiw_device {
 	bool			number_listens;
 
 	atomic_t		num_qp;
+	atomic_t		num_srq;
 	atomic_t		num_cq;
 	atomic_t		num_mr;
 	atomic_t		num_pd;

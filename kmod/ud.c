@@ -37,25 +37,27 @@ static struct workqueue_struct *ud_wq;
 /* What is posted completes with a flush error. */
 static void ud_flush(struct kiw_ud *ud)
 {
+	bool last = false;
+
 	lockdep_assert_held(&ud->qp->mutex);
 	kiw_ud_unsend(ud);
 	kiw_sq_flush(ud->qp);
 	spin_lock_bh(&ud->lock);
 	kiw_rq_flush(ud->qp, NULL);
+	swap(last, ud->last);
 	spin_unlock_bh(&ud->lock);
+	if (last)
+		kiw_qp_raise_last_wqe(ud->qp);
 }
 
-static void ud_raise_fatal(struct kiw_ud *ud)
+/* Enter the error state; ud_flush() has to follow. */
+static void ud_enter_error(struct kiw_ud *ud)
 {
-	struct ib_qp *ibqp = &ud->qp->ibqp;
-	struct ib_event event = {
-		.device = ibqp->device,
-		.element.qp = ibqp,
-		.event = IB_EVENT_QP_FATAL,
-	};
-
-	if (ibqp->event_handler)
-		ibqp->event_handler(&event, ibqp->qp_context);
+	lockdep_assert_held(&ud->lock);
+	if (ud->state == IB_QPS_ERR)
+		return;
+	WRITE_ONCE(ud->state, IB_QPS_ERR);
+	ud->last = true;
 }
 
 /*
@@ -66,7 +68,7 @@ static void ud_break(struct kiw_ud *ud)
 {
 	spin_lock_bh(&ud->lock);
 	if (ud->open && ud->state != IB_QPS_ERR) {
-		WRITE_ONCE(ud->state, IB_QPS_ERR);
+		ud_enter_error(ud);
 		ud->fatal = true;
 		mod_delayed_work(ud_wq, &ud->work, 0);
 	}
@@ -112,7 +114,7 @@ static void ud_work(struct work_struct *work)
 	}
 	mutex_unlock(&ud->qp->mutex);
 	if (fatal)
-		ud_raise_fatal(ud);
+		kiw_qp_raise(ud->qp, IB_EVENT_QP_FATAL);
 }
 
 /* --- the socket ----------------------------------------------------------------------------- */
@@ -291,7 +293,10 @@ static int ud_change(struct kiw_ud *ud, const struct ib_qp_attr *attr, int mask)
 		kiw_rq_forget(&ud->qp->rq);
 		kiw_rq_open(&ud->qp->rq);
 	}
-	WRITE_ONCE(ud->state, to);
+	if (to == IB_QPS_ERR)
+		ud_enter_error(ud);
+	else
+		WRITE_ONCE(ud->state, to);
 	ret = 0;
 unlock:
 	spin_unlock_bh(&ud->lock);

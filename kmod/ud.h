@@ -6,7 +6,7 @@
  *
  * Locks, outermost first:
  *   kiw_qp.mutex	the send queue, what sends, and every change by a verb
- *   kiw_ud.lock	the receive queue, @state, @qkey, @open, @fatal; taken with BH off, also by
+ *   kiw_ud.lock	the receive queue, @state, @qkey, @open, @fatal, @last; taken with BH off, also by
  *			UDP when it calls back
  *   kiw_cq.lock	one completion queue
  * "The QP is held" means the first for functions of the send queue, the second for those of the
@@ -49,6 +49,7 @@ struct kiw_qp;
  * @msn: messages that were sent
  * @stalled: UDP had no room: kiw_ud_write_space() has the work go on
  * @fatal: the process is to be told that the QP is in error
+ * @last: the process is to be told that the QP takes no request of an SRQ any more
  * @saved_write_space: the socket's own callback
  * @groups: attachments to groups, see ud_group.c; protected by kiw_qp.mutex
  * @work: sends what a doorbell couldn't, or ends what a callback found broken
@@ -70,6 +71,7 @@ struct kiw_ud {
 	u32			msn;
 	bool			stalled;
 	bool			fatal;
+	bool			last;
 	void			(*saved_write_space)(struct sock *sk);
 	struct list_head	groups;
 	struct delayed_work	work;

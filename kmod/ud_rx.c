@@ -12,6 +12,7 @@
 
 #include "qp.h"
 #include "region.h"
+#include "srq.h"
 #include "ud.h"
 #include "proto/crc.h"
 #include "proto/dgram.h"
@@ -196,6 +197,16 @@ static bool udrx_complete(struct kiw_ud *ud, struct sk_buff *skb, const struct k
 			       ntohs(udp_hdr(skb)->source));
 }
 
+static enum kiw_take udrx_take(struct kiw_ud *ud)
+{
+	struct kiw_qp *qp = ud->qp;
+	enum kiw_take take = kiw_rq_take(&qp->rq, &ud->recv);
+
+	if (take == KIW_TAKE_NONE && qp->ibqp.srq)
+		take = kiw_srq_take(to_kiw_srq(qp->ibqp.srq), NULL, &ud->recv);
+	return take;
+}
+
 static bool udrx_deliver(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
 {
 	struct kiw_stats *stats = &ud->qp->dev->stats;
@@ -209,7 +220,7 @@ static bool udrx_deliver(struct kiw_ud *ud, struct sk_buff *skb, const struct ki
 		kiw_stat_inc(stats, KIW_STAT_UD_QKEY_ERRORS);
 		return true;
 	}
-	switch (kiw_rq_take(&ud->qp->rq, &ud->recv)) {
+	switch (udrx_take(ud)) {
 	case KIW_TAKE_ONE:
 		return udrx_complete(ud, skb, d);
 	case KIW_TAKE_BAD:

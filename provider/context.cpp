@@ -13,6 +13,7 @@
 #include "mr.hpp"
 #include "private_abi.hpp"
 #include "qp.hpp"
+#include "srq.hpp"
 
 namespace kiw {
 
@@ -58,20 +59,25 @@ constexpr pabi::ContextOps context_ops = {
 	.create_ah = create_ah,
 	.create_cq = create_cq,
 	.create_qp = create_qp,
+	.create_srq = create_srq,
 	.dealloc_pd = dealloc_pd,
 	.dereg_mr = dereg_mr,
 	.destroy_ah = destroy_ah,
 	.destroy_cq = destroy_cq,
 	.destroy_qp = destroy_qp,
+	.destroy_srq = destroy_srq,
 	.detach_mcast = detach_mcast,
 	.free_context = free_context,
 	.modify_qp = modify_qp,
+	.modify_srq = modify_srq,
 	.poll_cq = poll_cq,
 	.post_recv = post_recv,
 	.post_send = post_send,
+	.post_srq_recv = post_srq_recv,
 	.query_device_ex = query_device_ex,
 	.query_port = query_port,
 	.query_qp = query_qp,
+	.query_srq = query_srq,
 	.reg_mr = reg_mr,
 	.req_notify_cq = req_notify_cq,
 };

@@ -50,31 +50,39 @@ std::uint64_t address(const void *object)
 
 } // namespace
 
-void Doorbell::init(int cmd_fd, std::uint32_t qp_handle)
+Doorbell::Command Doorbell::make_command(std::uint32_t number, std::uint32_t handle, std::uint32_t wqe_size) const
 {
 	static_assert(sizeof(Command) == sizeof(ib_uverbs_cmd_hdr) + offsetof(ib_uverbs_post_send, send_wr));
 	static_assert(sizeof(Command) == sizeof(ib_uverbs_cmd_hdr) + offsetof(ib_uverbs_post_recv, recv_wr));
-	static_assert(offsetof(Command, qp_handle) == 8 + offsetof(ib_uverbs_post_send, qp_handle));
+	static_assert(sizeof(Command) == sizeof(ib_uverbs_cmd_hdr) + offsetof(ib_uverbs_post_srq_recv, recv));
+	static_assert(offsetof(Command, handle) == 8 + offsetof(ib_uverbs_post_send, qp_handle));
+	static_assert(offsetof(Command, handle) == 8 + offsetof(ib_uverbs_post_srq_recv, srq_handle));
 	static_assert(offsetof(Command, wqe_size) == 8 + offsetof(ib_uverbs_post_send, wqe_size));
 	static_assert(sizeof(bad_wr_) == sizeof(ib_uverbs_post_send_resp));
 	static_assert(sizeof(bad_wr_) == sizeof(ib_uverbs_post_recv_resp));
+	static_assert(sizeof(bad_wr_) == sizeof(ib_uverbs_post_srq_recv_resp));
 
-	const auto command = [&](std::uint32_t number, std::uint32_t wqe_size) {
-		return Command{
-			.header = {.command = number,
-				.in_words = sizeof(Command) / 4,
-				.out_words = sizeof(bad_wr_) / 4},
-			.response = address(&bad_wr_),
-			.qp_handle = qp_handle,
-			.wr_count = 0,
-			.sge_count = 0,
-			.wqe_size = wqe_size,
-		};
+	return {
+		.header = {.command = number, .in_words = sizeof(Command) / 4, .out_words = sizeof(bad_wr_) / 4},
+		.response = address(&bad_wr_),
+		.handle = handle,
+		.wr_count = 0,
+		.sge_count = 0,
+		.wqe_size = wqe_size,
 	};
+}
 
+void Doorbell::init(int cmd_fd, std::uint32_t qp_handle)
+{
 	fd_ = cmd_fd;
-	send_ = command(IB_USER_VERBS_CMD_POST_SEND, sizeof(ib_uverbs_send_wr));
-	recv_ = command(IB_USER_VERBS_CMD_POST_RECV, sizeof(ib_uverbs_recv_wr));
+	send_ = make_command(IB_USER_VERBS_CMD_POST_SEND, qp_handle, sizeof(ib_uverbs_send_wr));
+	recv_ = make_command(IB_USER_VERBS_CMD_POST_RECV, qp_handle, sizeof(ib_uverbs_recv_wr));
+}
+
+void Doorbell::init_srq(int cmd_fd, std::uint32_t srq_handle)
+{
+	fd_ = cmd_fd;
+	recv_ = make_command(IB_USER_VERBS_CMD_POST_SRQ_RECV, srq_handle, sizeof(ib_uverbs_recv_wr));
 }
 
 int Doorbell::by_write(const Command &command) const

@@ -9,6 +9,7 @@
 #include "ah.hpp"
 #include "opcodes.hpp"
 #include "qp.hpp"
+#include "srq.hpp"
 
 namespace kiw {
 
@@ -133,9 +134,9 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 	return 0;
 }
 
-int write_recv(const Qp &qp, const ibv_recv_wr &wr, std::byte *slot)
+int write_recv(const WorkQueue &queue, const ibv_recv_wr &wr, std::byte *slot)
 {
-	if (too_many_sges(wr.num_sge, qp.rq.max_sge))
+	if (too_many_sges(wr.num_sge, queue.max_sge))
 		return EINVAL;
 
 	kiw_rqe rqe{};
@@ -146,13 +147,16 @@ int write_recv(const Qp &qp, const ibv_recv_wr &wr, std::byte *slot)
 	return 0;
 }
 
-// The two sides of a QP, for post().
+// The two sides of a QP, and the one of an SRQ, for post().
 struct SendSide {
+	using Object = Qp;
 	using Request = ibv_send_wr;
 
 	static WorkQueue &queue(Qp &qp) { return qp.sq; }
 	static int write(const Qp &qp, const Request &wr, std::byte *slot) { return write_send(qp, wr, slot); }
+	static bool has_room(WorkQueue &queue, std::uint32_t index) { return queue.has_room(index); }
 	static int ring(Qp &qp) { return qp.doorbell.ring_send(); }
+	static void refused(Qp &qp) { qp.connected.store(false, std::memory_order_relaxed); }
 	/// While KIW_RING_DRAINING is set the kernel sees what is published, unless the QP is in error.
 	static bool wants_doorbell(const WorkRing &ring)
 	{
@@ -161,25 +165,46 @@ struct SendSide {
 };
 
 struct RecvSide {
+	using Object = Qp;
 	using Request = ibv_recv_wr;
 
 	static WorkQueue &queue(Qp &qp) { return qp.rq; }
-	static int write(const Qp &qp, const Request &wr, std::byte *slot) { return write_recv(qp, wr, slot); }
+	static int write(const Qp &qp, const Request &wr, std::byte *slot) { return write_recv(qp.rq, wr, slot); }
+	static bool has_room(WorkQueue &queue, std::uint32_t index) { return queue.has_room(index); }
 	static int ring(Qp &qp) { return qp.doorbell.ring_recv(); }
+	static void refused(Qp &qp) { qp.connected.store(false, std::memory_order_relaxed); }
+	static bool wants_doorbell(const WorkRing &ring) { return ring.flags() & KIW_RING_FLUSH; }
+};
+
+struct SharedSide {
+	using Object = Srq;
+	using Request = ibv_recv_wr;
+
+	static WorkQueue &queue(Srq &srq) { return srq.queue; }
+	static int write(const Srq &srq, const Request &wr, std::byte *slot) { return write_recv(srq.queue, wr, slot); }
+	/// No completion frees slots; the ring is asked when there seem to be none.
+	static bool has_room(WorkQueue &queue, std::uint32_t index)
+	{
+		if (!queue.has_room(index)) [[unlikely]]
+			queue.release_consumed_locked();
+		return queue.has_room(index);
+	}
+	static int ring(Srq &srq) { return srq.doorbell.ring_recv(); }
+	static void refused(Srq &) {}
 	static bool wants_doorbell(const WorkRing &ring) { return ring.flags() & KIW_RING_FLUSH; }
 };
 
 /// Writes as much of a list as is valid and fits, and publishes it. Under the queue's lock. Returns 0,
 /// or the errno value of the request that *bad_wr then names.
 template <typename Side>
-int fill(Qp &qp, typename Side::Request *wr, typename Side::Request **bad_wr)
+int fill(typename Side::Object &object, typename Side::Request *wr, typename Side::Request **bad_wr)
 {
-	WorkQueue &queue = Side::queue(qp);
+	WorkQueue &queue = Side::queue(object);
 	std::uint32_t index = queue.next;
 	int error = 0;
 
 	for (; wr; wr = wr->next, index++) {
-		error = queue.has_room(index) ? Side::write(qp, *wr, queue.ring.slot(index)) : ENOMEM;
+		error = Side::has_room(queue, index) ? Side::write(object, *wr, queue.ring.slot(index)) : ENOMEM;
 		if (error) [[unlikely]] {
 			*bad_wr = wr;
 			break;
@@ -220,9 +245,9 @@ struct Batch {
 /// One case remains: work of the connection itself, such as a Read's response, makes the kernel read the ring after
 /// the refusal and before the index goes back. The kernel then sees an index that went back and ends the QP.
 template <typename Side>
-std::uint32_t settle(Qp &qp, const Batch &batch, int &refused)
+std::uint32_t settle(typename Side::Object &object, const Batch &batch, int &refused)
 {
-	WorkQueue &queue = Side::queue(qp);
+	WorkQueue &queue = Side::queue(object);
 	Guard guard(queue.lock);
 
 	queue.settled++;
@@ -237,7 +262,7 @@ std::uint32_t settle(Qp &qp, const Batch &batch, int &refused)
 			return batch.count;
 		if (batch.accepted != queue.accepted.load(std::memory_order_acquire)) {
 			// A doorbell since then may have covered the batch. If not, this one does or the next.
-			refused = Side::ring(qp);
+			refused = Side::ring(object);
 			if (!refused)
 				queue.accept();
 			if (!idle(refused))
@@ -253,16 +278,16 @@ std::uint32_t settle(Qp &qp, const Batch &batch, int &refused)
 }
 
 template <typename Side>
-int post(Qp &qp, typename Side::Request *wr, typename Side::Request **bad_wr)
+int post(typename Side::Object &object, typename Side::Request *wr, typename Side::Request **bad_wr)
 {
-	WorkQueue &queue = Side::queue(qp);
+	WorkQueue &queue = Side::queue(object);
 
 	queue.lock_to_post();
 	Batch batch = {.first = queue.next,
 		.count = 0,
 		.accepted = queue.accepted.load(std::memory_order_relaxed),
 		.promises = queue.promises};
-	const int error = fill<Side>(qp, wr, bad_wr);
+	const int error = fill<Side>(object, wr, bad_wr);
 	batch.count = queue.next - batch.first;
 	const bool ring = batch.count && Side::wants_doorbell(queue.ring);
 	if (ring)
@@ -274,14 +299,14 @@ int post(Qp &qp, typename Side::Request *wr, typename Side::Request **bad_wr)
 		return error;
 
 	// Without the lock: no thread waits for the one that sends in the kernel.
-	int refused = Side::ring(qp);
+	int refused = Side::ring(object);
 	if (!refused) [[likely]] {
 		queue.accepted.fetch_add(1, std::memory_order_release);
 		return error;
 	}
-	qp.connected.store(false, std::memory_order_relaxed);
+	Side::refused(object);
 	queue.refused.fetch_add(1, std::memory_order_release);
-	std::uint32_t kept = settle<Side>(qp, batch, refused);
+	std::uint32_t kept = settle<Side>(object, batch, refused);
 	if (kept == batch.count)
 		return error;
 	for (; kept; kept--)
@@ -330,7 +355,20 @@ int post_recv(ibv_qp *ibv, ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
 		*bad_wr = wr;
 		return EPERM;
 	}
-	return post<RecvSide>(qp, wr, bad_wr);
+	const int error = post<RecvSide>(qp, wr, bad_wr);
+	// A QP with an SRQ has no ring of its own.
+	return error == ENOMEM && ibv->srq ? EINVAL : error;
+}
+
+int post_srq_recv(ibv_srq *ibv, ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
+{
+	Srq &srq = Srq::from(ibv);
+
+	if (srq.origin.inherited()) [[unlikely]] {
+		*bad_wr = wr;
+		return EPERM;
+	}
+	return post<SharedSide>(srq, wr, bad_wr);
 }
 
 } // namespace kiw

@@ -198,6 +198,7 @@ static_assert(sizeof(ibv_qp) == 160);
 static_assert(offsetof(QueuePair, comp_mask) == sizeof(ibv_qp_ex));
 static_assert(sizeof(QueuePair) == sizeof(ibv_qp_ex) + 16);
 static_assert(sizeof(ibv_cq) == 128);
+static_assert(sizeof(ibv_srq) == 128);
 static_assert(sizeof(ibv_pd) == 16);
 static_assert(sizeof(ibv_ah) == 24);
 
@@ -236,7 +237,7 @@ struct ContextOps {
 	ibv_qp *(*create_qp)(ibv_pd *, ibv_qp_init_attr *) = nullptr;
 	Unused create_qp_ex = nullptr;
 	Unused create_rwq_ind_table = nullptr;
-	Unused create_srq = nullptr;
+	ibv_srq *(*create_srq)(ibv_pd *, ibv_srq_init_attr *) = nullptr;
 	Unused create_srq_ex = nullptr;
 	Unused create_wq = nullptr;
 #if KIW_RDMA_CORE >= 59
@@ -256,7 +257,7 @@ struct ContextOps {
 	Unused destroy_flow_action = nullptr;
 	int (*destroy_qp)(ibv_qp *) = nullptr;
 	Unused destroy_rwq_ind_table = nullptr;
-	Unused destroy_srq = nullptr;
+	int (*destroy_srq)(ibv_srq *) = nullptr;
 	Unused destroy_wq = nullptr;
 	int (*detach_mcast)(ibv_qp *, const ibv_gid *, std::uint16_t lid) = nullptr;
 #if KIW_RDMA_CORE >= 62
@@ -281,7 +282,7 @@ struct ContextOps {
 	Unused modify_flow_action_esp = nullptr;
 	int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int mask) = nullptr;
 	Unused modify_qp_rate_limit = nullptr;
-	Unused modify_srq = nullptr;
+	int (*modify_srq)(ibv_srq *, ibv_srq_attr *, int mask) = nullptr;
 	Unused modify_wq = nullptr;
 	Unused open_qp = nullptr;
 	Unused open_xrcd = nullptr;
@@ -289,7 +290,7 @@ struct ContextOps {
 	int (*post_recv)(ibv_qp *, ibv_recv_wr *, ibv_recv_wr **) = nullptr;
 	int (*post_send)(ibv_qp *, ibv_send_wr *, ibv_send_wr **) = nullptr;
 	Unused post_srq_ops = nullptr;
-	Unused post_srq_recv = nullptr;
+	int (*post_srq_recv)(ibv_srq *, ibv_recv_wr *, ibv_recv_wr **) = nullptr;
 #if KIW_RDMA_CORE >= 65
 	Unused qp_attach_comp_cntr = nullptr;
 	Unused query_comp_cntr_caps = nullptr;
@@ -306,7 +307,7 @@ struct ContextOps {
 	Unused query_qp_data_in_order = nullptr;
 #endif
 	Unused query_rt_values = nullptr;
-	Unused query_srq = nullptr;
+	int (*query_srq)(ibv_srq *, ibv_srq_attr *) = nullptr;
 #if KIW_RDMA_CORE >= 65
 	Unused read_comp_cntr = nullptr;
 #endif
@@ -385,6 +386,9 @@ using QueryPort = Request<24>;
 using AllocPd = Request<16>;
 using RegMr = Request<48>;
 using CreateCq = Request<40>;
+using CreateSrq = Request<40>;
+using ModifySrq = Request<24>;
+using QuerySrq = Request<24>;
 using CreateQp = Request<64>;
 using ModifyQp = Request<120>;
 using QueryQp = Request<24>;
@@ -398,6 +402,9 @@ static_assert(sizeof(QueryPort) == command_header + sizeof(ib_uverbs_query_port)
 static_assert(sizeof(AllocPd) == command_header + sizeof(ib_uverbs_alloc_pd));
 static_assert(sizeof(RegMr) == command_header + sizeof(ib_uverbs_reg_mr));
 static_assert(sizeof(CreateCq) == command_header + sizeof(ib_uverbs_create_cq));
+static_assert(sizeof(CreateSrq) == command_header + sizeof(ib_uverbs_create_srq));
+static_assert(sizeof(ModifySrq) == command_header + sizeof(ib_uverbs_modify_srq));
+static_assert(sizeof(QuerySrq) == command_header + sizeof(ib_uverbs_query_srq));
 static_assert(sizeof(CreateQp) == command_header + sizeof(ib_uverbs_create_qp));
 static_assert(sizeof(ModifyQp) == command_header + sizeof(ib_uverbs_modify_qp));
 static_assert(sizeof(QueryQp) == command_header + sizeof(ib_uverbs_query_qp));
@@ -405,6 +412,7 @@ static_assert(sizeof(QueryQp) == command_header + sizeof(ib_uverbs_query_qp));
 // Where our part of a response begins: behind the members, not behind the flexible array.
 static_assert(sizeof(ib_uverbs_get_context_resp) == 8);
 static_assert(sizeof(ib_uverbs_create_cq_resp) == 8);
+static_assert(sizeof(ib_uverbs_create_srq_resp) == 16);
 static_assert(sizeof(ib_uverbs_create_qp_resp) == 32);
 
 } // namespace kiw::pabi
@@ -444,6 +452,11 @@ int ibv_cmd_destroy_ah(ibv_ah *ah);
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
 	void *request, std::size_t request_size, void *response, std::size_t response_size);
 int ibv_cmd_destroy_cq(ibv_cq *cq);
+int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, void *request, std::size_t request_size,
+	void *response, std::size_t response_size);
+int ibv_cmd_modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int mask, void *request, std::size_t request_size);
+int ibv_cmd_query_srq(ibv_srq *srq, ibv_srq_attr *attr, void *request, std::size_t request_size);
+int ibv_cmd_destroy_srq(ibv_srq *srq);
 int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *request, std::size_t request_size,
 	void *response, std::size_t response_size);
 int ibv_cmd_query_qp(

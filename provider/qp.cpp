@@ -189,6 +189,11 @@ void WorkQueue::release_consumed()
 	if (limit == 0)
 		return;
 	Guard guard(lock);
+	release_consumed_locked();
+}
+
+void WorkQueue::release_consumed_locked()
+{
 	const std::uint32_t oldest = released.load(std::memory_order_relaxed);
 	const std::uint32_t consumed = ring.consumed();
 

@@ -51,8 +51,10 @@ struct alignas(64) WorkQueue { // NOLINT(clang-analyzer-optin.performance.Paddin
 	/// A doorbell rung under the lock was accepted.
 	void accept();
 
-	/// After a reset: frees the slots that the kernel is done with, since no completion will free them.
+	/// Frees the slots that the kernel is done with, where no completion does: after a reset, and of an SRQ.
 	void release_consumed();
+	/// The same, under the lock.
+	void release_consumed_locked();
 };
 
 struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue

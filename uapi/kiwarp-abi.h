@@ -4,11 +4,12 @@
  *
  * Rings
  * -----
- * A QP has a send ring and a receive ring (struct kiw_wq_ring), a CQ has a completion ring
- * (struct kiw_cq_ring). Each is a header, then `entries` slots of `stride` bytes. `entries` is a
- * power of two. Indexes are free-running 32-bit counters; slot = index & (entries - 1). Where a
- * ring is and its geometry come back from create_qp and create_cq: small rings of a context share
- * mappings, large ones have one each. A mapping lives as long as any ring in it.
+ * A QP has a send ring and a receive ring (struct kiw_wq_ring), an SRQ has a receive ring, a CQ has
+ * a completion ring (struct kiw_cq_ring). Each is a header, then `entries` slots of `stride` bytes.
+ * `entries` is a power of two. Indexes are free-running 32-bit counters; slot = index & (entries -
+ * 1). Where a ring is and its geometry come back from create_qp, create_srq and create_cq: small
+ * rings of a context share mappings, large ones have one each. A mapping lives as long as any ring
+ * in it.
  *
  * Writers, and which store pairs with which load
  * ----------------------------------------------
@@ -38,22 +39,23 @@
  *
  * The kernel never trusts the contents of a mapping: a slot is copied out once and only the copy
  * is used. An invalid index (more than `entries` outstanding) puts that QP, or that CQ, into the
- * error state and touches nothing else. The kernel never reads back what it wrote: it keeps its own
+ * error state and touches nothing else; that of an SRQ ends each QP that takes a request from it.
+ * The kernel never reads back what it wrote: it keeps its own
  * indexes. It reads the process's indexes of receive and completion rings only when the value that
  * it saw last doesn't suffice: no request to take, or no room.
  *
  * A slot of a queue pair's work ring belongs to the kernel from the store of `prod` until a
  * completion with `wq_index` at or past it has been polled.
  *
- * A receive ring that several queue pairs share completes in no order: only its `cons` tells which
- * slots are free.
+ * The requests of an SRQ complete in no order, so `wq_index` says nothing. The kernel copies a
+ * request when it takes it: a slot of an SRQ belongs to the kernel until `cons` is past it.
  *
  * Doorbell
  * --------
- * The uverbs commands POST_SEND and POST_RECV with no work request in them. POST_SEND: look at
- * the send ring. POST_RECV: needed only while KIW_RING_FLUSH is set in the receive ring's flags.
- * Both rings demand the doorbell for everything posted while KIW_RING_FLUSH is set: those
- * requests complete with a flush error.
+ * The uverbs commands POST_SEND, POST_RECV and POST_SRQ_RECV with no work request in them.
+ * POST_SEND: look at the send ring. The others are needed only while KIW_RING_FLUSH is set in the
+ * receive ring's flags. All rings demand the doorbell for everything posted while KIW_RING_FLUSH is
+ * set: those requests complete with a flush error, or messages wait for them.
  */
 #ifndef KIWARP_ABI_H
 #define KIWARP_ABI_H
@@ -73,8 +75,9 @@
  * What module and provider may know beyond version 2, as bits of a word that each tells the other.
  * Both use only what both know, so that neighbouring versions work together.
  */
-#define KIW_FEATURE_UD 0x1 /* datagram QPs: struct kiw_ud_dest in the send ring, KIW_CQE_GRH */
-#define KIW_FEATURES   KIW_FEATURE_UD
+#define KIW_FEATURE_UD  0x1 /* datagram QPs: struct kiw_ud_dest in the send ring, KIW_CQE_GRH */
+#define KIW_FEATURE_SRQ 0x2 /* shared receive queues */
+#define KIW_FEATURES    (KIW_FEATURE_UD | KIW_FEATURE_SRQ)
 
 /* Appended to the get_context request; a provider may leave it out, and then knows no feature. */
 struct kiw_get_context_req {
@@ -118,6 +121,11 @@ struct kiw_create_qp_resp {
 	struct kiw_ring_geometry rq;
 };
 
+/* Appended to the create_srq response. */
+struct kiw_create_srq_resp {
+	struct kiw_ring_geometry ring;
+};
+
 /* Bits of kiw_wq_ring.flags. */
 #define KIW_RING_DRAINING 0x1 /* the kernel will look at prod again before it stops */
 #define KIW_RING_FLUSH    0x2 /* the kernel waits for what is posted: it needs a doorbell */
@@ -130,7 +138,7 @@ struct kiw_create_qp_resp {
 struct kiw_wq_ring {
 	__u32 prod; /* process */
 	__u32 reserved0[15];
-	__u32 cons;  /* kernel: requests that are done */
+	__u32 cons;  /* kernel: requests that are done, or that it took out of a receive ring */
 	__u32 flags; /* kernel */
 	__u32 reserved1[14];
 };
@@ -231,7 +239,7 @@ struct kiw_cqe {
 	__aligned_u64 cookie; /* of kiw_create_qp_req */
 	__u32 qp_num;
 	__u32 byte_len;
-	__u32 wq_index; /* of its request in the ring: everything up to it is free again */
+	__u32 wq_index; /* of its request in the QP's ring: everything up to it is free again */
 	union {
 		__u32 inv_stag; /* with KIW_CQE_WITH_INV */
 		__u32 src_qp;   /* with KIW_CQE_GRH: the sender's UDP port */
@@ -249,6 +257,7 @@ KIW_ABI_ASSERT(sizeof(struct kiw_get_context_resp) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_cq_resp) == 40);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_req) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_resp) == 80);
+KIW_ABI_ASSERT(sizeof(struct kiw_create_srq_resp) == 40);
 KIW_ABI_ASSERT(sizeof(struct kiw_wq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_cq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_sge) == 16);

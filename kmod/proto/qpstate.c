@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "qpstate.h"
 
-#define FLUSH (KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ)
+/* What goes with the error state */
+#define FLUSH (KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | KIW_ACT_LAST_WQE)
 #define STOP (KIW_ACT_STOP_RX | KIW_ACT_STOP_TX)
 /* The stream ends at once, by our own will or because it is gone already */
 #define BREAK (STOP | KIW_ACT_ABORT | FLUSH | KIW_ACT_CLOSED)

@@ -78,12 +78,13 @@ enum kiw_qp_event {
 #define KIW_ACT_DISCONNECT 0x0100 /* tell the CM that the peer or an error ends it */
 #define KIW_ACT_CLOSED 0x0200 /* tell the CM that the stream is gone */
 #define KIW_ACT_ASYNC 0x0400 /* raise the asynchronous event of the cause */
+#define KIW_ACT_LAST_WQE 0x0800 /* tell that no further request of a shared receive queue is taken */
 
 /* Those that can be carried out where the event is, and those that need process context */
 #define KIW_ACT_NOW (KIW_ACT_START | KIW_ACT_STOP_RX | KIW_ACT_STOP_TX | KIW_ACT_SEND_TERM | \
 		     KIW_ACT_DISCONNECT)
 #define KIW_ACT_LATER (KIW_ACT_SEND_FIN | KIW_ACT_ABORT | KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | \
-		       KIW_ACT_CLOSED | KIW_ACT_ASYNC)
+		       KIW_ACT_CLOSED | KIW_ACT_ASYNC | KIW_ACT_LAST_WQE)
 
 /**
  * struct kiw_qp_step - answer to one event in one state

@@ -35,7 +35,7 @@ struct Life {
 			connected = true;
 			stopped_in = stopped_out = terminated = got_terminate = finished = false;
 		}
-		require(connected || !(actions & ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ)),
+		require(connected || !(actions & ~(KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | KIW_ACT_LAST_WQE)),
 			"something is done to a connection that isn't");
 		stopped_in |= bool(actions & KIW_ACT_STOP_RX);
 		stopped_out |= bool(actions & KIW_ACT_STOP_TX);
@@ -55,6 +55,8 @@ struct Life {
 			require(stopped_in && stopped_out, "a connection is over and goes on");
 			connected = false;
 		}
+		if (actions & KIW_ACT_LAST_WQE)
+			require(actions & KIW_ACT_FLUSH_RQ, "the last receive request is told of and isn't completed");
 		if (actions & KIW_ACT_FLUSH_SQ)
 			sends = false;
 		if (actions & KIW_ACT_FLUSH_RQ)
@@ -113,6 +115,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		require(event != KIW_EVENTS, "an event that isn't is taken");
 		require(event != KIW_EV_MODIFY_ERR || step.next == KIW_QP_ERROR,
 			"the wish for the error state isn't met");
+		require(bool(step.actions & KIW_ACT_LAST_WQE) ==
+				(step.next == KIW_QP_ERROR && life.state != KIW_QP_ERROR),
+			"the last receive request is told of without an error, or twice, or never");
 		life.act(step.actions, event);
 		life.state = kiw_qp_state(step.next);
 		life.hold();

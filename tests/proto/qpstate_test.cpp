@@ -69,6 +69,7 @@ TEST(QpState, entering_error_flushes_everything)
 			if (s.next != KIW_QP_ERROR || state == KIW_QP_ERROR)
 				continue;
 			EXPECT_EQ(s.actions & flush, flush) << state << " " << event;
+			EXPECT_TRUE(s.actions & KIW_ACT_LAST_WQE);
 			EXPECT_FALSE(s.actions & (KIW_ACT_SEND_TERM | KIW_ACT_SEND_FIN));
 		}
 	}

@@ -288,6 +288,51 @@ int ibv_cmd_destroy_cq(ibv_cq *cq)
 	return kernel.refuse_destroy;
 }
 
+int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, void *, std::size_t, void *response,
+	std::size_t response_size)
+{
+	FakeKernel &kernel = *FakeKernel::instance;
+	auto &own = own_part<kiw_create_srq_resp>(response, response_size);
+	FakeWorkRing ring{};
+
+	kernel.commands++;
+	if (kernel.refuse_create)
+		return kernel.refuse_create;
+	ring.memory = kernel.ring(ring.geometry, std::bit_ceil(attr->attr.max_wr),
+		static_cast<std::uint32_t>(sizeof(kiw_rqe) + attr->attr.max_sge * sizeof(kiw_sge)));
+	attr->attr.max_wr = ring.geometry.entries;
+	srq->context = pd->context;
+	srq->pd = pd;
+	srq->handle = kernel.new_handle();
+	kernel.srqs[srq->handle] = ring;
+	own = {ring.geometry};
+	if (kernel.distort)
+		kernel.distort(own.ring);
+	return 0;
+}
+
+int ibv_cmd_modify_srq(ibv_srq *, ibv_srq_attr *, int, void *, std::size_t)
+{
+	FakeKernel::instance->commands++;
+	return FakeKernel::instance->refuse_modify;
+}
+
+int ibv_cmd_query_srq(ibv_srq *, ibv_srq_attr *, void *, std::size_t)
+{
+	FakeKernel::instance->commands++;
+	return 0;
+}
+
+int ibv_cmd_destroy_srq(ibv_srq *srq)
+{
+	FakeKernel &kernel = *FakeKernel::instance;
+
+	kernel.commands++;
+	if (!kernel.refuse_destroy)
+		kernel.srqs.erase(srq->handle);
+	return kernel.refuse_destroy;
+}
+
 int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *request, std::size_t request_size,
 	void *response, std::size_t response_size)
 {
@@ -300,6 +345,8 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *requ
 	if (kernel.refuse_create)
 		return kernel.refuse_create;
 	fake.cookie = own_part<kiw_create_qp_req>(request, request_size).cookie;
+	if (attr->srq)
+		cap.max_recv_wr = 0;
 	const std::uint32_t send_payload =
 		std::max(cap.max_inline_data, cap.max_send_sge * static_cast<std::uint32_t>(sizeof(kiw_sge)));
 	const std::size_t head = sizeof(kiw_wqe) + (attr->qp_type == IBV_QPT_UD ? sizeof(kiw_ud_dest) : 0);
@@ -314,6 +361,7 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, void *requ
 	qp->pd = pd;
 	qp->send_cq = attr->send_cq;
 	qp->recv_cq = attr->recv_cq;
+	qp->srq = attr->srq;
 	qp->handle = kernel.new_handle();
 	qp->qp_num = qp->handle * 7;
 	qp->qp_type = attr->qp_type;

@@ -79,6 +79,7 @@ public:
 	std::uint32_t &features() { return context_.features; }
 	FakeQp &qp(const ibv_qp *qp) { return qps.at(qp->handle); }
 	FakeCompletionRing &cq(const ibv_cq *cq) { return cqs.at(cq->handle); }
+	FakeWorkRing &srq(const ibv_srq *srq) { return srqs.at(srq->handle); }
 
 	/// Adds a completion of a QP's request.
 	void complete(const ibv_cq *cq, const ibv_qp *qp, kiw_cqe cqe);
@@ -92,7 +93,7 @@ public:
 	std::atomic<int> yields = 0;
 	FakeDoorbell last_doorbell{};
 
-	/// Lets a test falsify what create_cq and create_qp answer.
+	/// Lets a test falsify what create_cq, create_srq and create_qp answer.
 	std::function<void(kiw_ring_geometry &)> distort;
 	int refuse_create = 0;
 	int refuse_destroy = 0;
@@ -101,6 +102,7 @@ public:
 	int commands = 0;
 
 	std::map<std::uint32_t, FakeCompletionRing> cqs;
+	std::map<std::uint32_t, FakeWorkRing> srqs;
 	std::map<std::uint32_t, FakeQp> qps;
 
 	static FakeKernel *instance;

@@ -12,6 +12,7 @@
 #include "ah.hpp"
 #include "mr.hpp"
 #include "provider_fixture.hpp"
+#include "srq.hpp"
 
 namespace {
 
@@ -23,6 +24,21 @@ bool not_made(const void *object)
 
 class Inherited : public Provider {
 protected:
+	Inherited()
+	{
+		kernel.features() = KIW_FEATURES;
+		srq = new_srq();
+	}
+	~Inherited() override { kiw::destroy_srq(srq); }
+
+	ibv_srq *new_srq()
+	{
+		ibv_srq_init_attr init_attr{};
+
+		init_attr.attr.max_wr = init_attr.attr.max_sge = 1;
+		return kiw::create_srq(kernel.pd(), &init_attr);
+	}
+
 	/// Each call that a child can make on what it inherits, and whether it was refused
 	std::vector<std::pair<std::string, std::function<bool()>>> calls()
 	{
@@ -63,6 +79,26 @@ protected:
 			{"destroy_cq",
 				[this] {
 					return kiw::destroy_cq(cq) == EPERM;
+				}},
+			{"post_srq_recv",
+				[this] {
+					return post_srq_recv() == EPERM;
+				}},
+			{"modify_srq",
+				[this] {
+					return kiw::modify_srq(srq, &srq_attr, IBV_SRQ_LIMIT) == EPERM;
+				}},
+			{"query_srq",
+				[this] {
+					return kiw::query_srq(srq, &srq_attr) == EPERM;
+				}},
+			{"destroy_srq",
+				[this] {
+					return kiw::destroy_srq(srq) == EPERM;
+				}},
+			{"create_srq",
+				[this] {
+					return not_made(new_srq());
 				}},
 			{"attach_mcast",
 				[this] {
@@ -136,6 +172,14 @@ protected:
 		return bad == &wr ? error : 0;
 	}
 
+	int post_srq_recv()
+	{
+		ibv_recv_wr wr{}, *bad = nullptr;
+		const int error = kiw::post_srq_recv(srq, &wr, &bad);
+
+		return bad == &wr ? error : 0;
+	}
+
 	static int status_of(pid_t child)
 	{
 		int status = -1;
@@ -151,6 +195,8 @@ protected:
 	ibv_gid gid{};
 	ibv_ah_attr ah_attr{};
 	ibv_ah ah{};
+	ibv_srq *srq;
+	ibv_srq_attr srq_attr{};
 };
 
 TEST_F(Inherited, ObjectsAreRefusedWhateverIsAsked)

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Shared receive queues. rq.c takes the requests out of the ring, here as elsewhere, and reads a
+ * process's memory once; this file says which stream may have the next one.
+ */
+#include "srq.h"
+
+#include <linux/log2.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "types.h"
+
+/* Is there a request that isn't set aside? Nonsense counts as one: taking it finds that out. */
+static bool srq_has_spare(struct kiw_srq *srq)
+{
+	struct kiw_rq *rq = &srq->rq;
+
+	lockdep_assert_held(&srq->lock);
+	if (rq->posted - rq->next <= srq->granted)
+		rq->posted = kiw_ring_prod(&rq->map);
+	return rq->posted - rq->next > srq->granted;
+}
+
+/* Give rights to the streams in line, as far as there are requests. */
+static void srq_grant(struct kiw_srq *srq)
+{
+	struct kiw_srq_wait *first;
+
+	lockdep_assert_held(&srq->lock);
+	while (!list_empty(&srq->line) && srq_has_spare(srq)) {
+		first = list_first_entry(&srq->line, struct kiw_srq_wait, link);
+		list_del_init(&first->link);
+		first->granted = true;
+		srq->granted++;
+		first->wake(first);
+	}
+	if (list_empty(&srq->line))
+		kiw_rq_open(&srq->rq);
+}
+
+/* May a request be taken now? A right is used up by that. */
+static bool srq_admits(struct kiw_srq *srq, struct kiw_srq_wait *wait)
+{
+	lockdep_assert_held(&srq->lock);
+	if (wait && wait->granted) {
+		wait->granted = false;
+		srq->granted--;
+		return true;
+	}
+	return list_empty(&srq->line) && srq_has_spare(srq);
+}
+
+/* Stand in line. Return: whether there is a request by now. */
+static bool srq_wait(struct kiw_srq *srq, struct kiw_srq_wait *wait)
+{
+	lockdep_assert_held(&srq->lock);
+	if (list_empty(&wait->link))
+		list_add_tail(&wait->link, &srq->line);
+	/* What is posted before the process could see that is found by this look. */
+	kiw_rq_call(&srq->rq);
+	srq_grant(srq);
+	return srq_admits(srq, wait);
+}
+
+/* Has a request been taken that leaves fewer than the process wants to know of? */
+static bool srq_reaches_limit(struct kiw_srq *srq)
+{
+	struct kiw_rq *rq = &srq->rq;
+
+	lockdep_assert_held(&srq->lock);
+	if (!srq->limit)
+		return false;
+	if (kiw_ring_prod(&rq->map) - rq->next >= srq->limit)
+		return false;
+	srq->limit = 0;
+	return true;
+}
+
+static void srq_raise(struct kiw_srq *srq, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = srq->ibsrq.device,
+		.element.srq = &srq->ibsrq,
+		.event = type,
+	};
+
+	if (srq->ibsrq.event_handler)
+		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+}
+
+/*
+ * The handlers are called without the lock, so that they may do as they like. The SRQ is still
+ * there: the QP that the request is for keeps it from being destroyed.
+ */
+enum kiw_take kiw_srq_take(struct kiw_srq *srq, struct kiw_srq_wait *wait,
+			   struct kiw_recv_req *req)
+{
+	enum kiw_take take = KIW_TAKE_NONE;
+	bool few = false, died = false;
+
+	spin_lock_bh(&srq->lock);
+	if (srq_admits(srq, wait) || (wait && srq_wait(srq, wait)))
+		take = kiw_rq_take(&srq->rq, req);
+	if (take == KIW_TAKE_RING) {
+		died = !srq->dead;
+		srq->dead = true;
+	} else if (take != KIW_TAKE_NONE) {
+		few = srq_reaches_limit(srq);
+	}
+	spin_unlock_bh(&srq->lock);
+
+	if (few)
+		srq_raise(srq, IB_EVENT_SRQ_LIMIT_REACHED);
+	if (died)
+		srq_raise(srq, IB_EVENT_SRQ_ERR);
+	return take;
+}
+
+void kiw_srq_leave(struct kiw_srq *srq, struct kiw_srq_wait *wait)
+{
+	spin_lock_bh(&srq->lock);
+	list_del_init(&wait->link);
+	if (wait->granted) {
+		wait->granted = false;
+		srq->granted--;
+	}
+	srq_grant(srq);
+	spin_unlock_bh(&srq->lock);
+}
+
+/* --- verbs ---------------------------------------------------------------------------------- */
+
+static int srq_check(const struct ib_srq_init_attr *attr)
+{
+	if (attr->srq_type != IB_SRQT_BASIC)
+		return -EOPNOTSUPP;
+	if (attr->attr.max_wr < 1 || attr->attr.max_wr > KIW_MAX_QP_WR ||
+	    attr->attr.max_sge > KIW_MAX_SGE)
+		return -EINVAL;
+	return 0;
+}
+
+int kiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata)
+{
+	struct kiw_device *dev = to_kiw_device(ibsrq->device);
+	struct kiw_srq *srq = to_kiw_srq(ibsrq);
+	struct kiw_create_srq_resp resp = {};
+	struct kiw_rq *rq = &srq->rq;
+	struct kiw_ucontext *uctx;
+	int err;
+
+	/* Consumers in the kernel can't be served yet. */
+	if (!udata)
+		return -EOPNOTSUPP;
+	err = srq_check(attr);
+	if (err)
+		return err;
+	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
+	/* An earlier provider doesn't know when slots are free. */
+	if (!(uctx->features & KIW_FEATURE_SRQ))
+		return -EOPNOTSUPP;
+	if (udata->outlen < sizeof(resp))
+		return -EINVAL;
+	if (!kiw_count_up(&dev->num_srq, KIW_MAX_SRQ))
+		return -ENOMEM;
+
+	spin_lock_init(&srq->lock);
+	INIT_LIST_HEAD(&srq->line);
+	rq->entries = roundup_pow_of_two(attr->attr.max_wr);
+	rq->max_sge = max(attr->attr.max_sge, 1U);
+	err = kiw_ring_alloc(&rq->map, uctx, rq->entries, kiw_rq_stride(rq->max_sge));
+	if (err)
+		goto err_count;
+
+	kiw_ring_tell(&rq->map, rq->entries, &resp.ring);
+	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (err)
+		goto err_ring;
+	attr->attr.max_wr = rq->entries;
+	attr->attr.max_sge = rq->max_sge;
+	return 0;
+
+err_ring:
+	kiw_ring_free(&rq->map);
+err_count:
+	atomic_dec(&dev->num_srq);
+	return err;
+}
+
+int kiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		   struct ib_udata *udata)
+{
+	struct kiw_srq *srq = to_kiw_srq(ibsrq);
+	bool few;
+
+	if (mask & IB_SRQ_MAX_WR)
+		return -EOPNOTSUPP;
+	if (mask & ~IB_SRQ_LIMIT)
+		return -EINVAL;
+	if (!(mask & IB_SRQ_LIMIT))
+		return 0;
+	if (attr->srq_limit > srq->rq.entries)
+		return -EINVAL;
+
+	spin_lock_bh(&srq->lock);
+	srq->limit = attr->srq_limit;
+	few = srq_reaches_limit(srq);
+	spin_unlock_bh(&srq->lock);
+	if (few)
+		srq_raise(srq, IB_EVENT_SRQ_LIMIT_REACHED);
+	return 0;
+}
+
+int kiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
+{
+	struct kiw_srq *srq = to_kiw_srq(ibsrq);
+
+	attr->max_wr = srq->rq.entries;
+	attr->max_sge = srq->rq.max_sge;
+	spin_lock_bh(&srq->lock);
+	attr->srq_limit = srq->limit;
+	spin_unlock_bh(&srq->lock);
+	return 0;
+}
+
+/*
+ * Unreachable: RDMA core calls this only when no QP names the SRQ, and a QP's stream has left the
+ * line before the QP was gone. A process may have the ring mapped: the pages are its own then.
+ * Released: the ring; the core frees the rest.
+ */
+int kiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
+{
+	struct kiw_srq *srq = to_kiw_srq(ibsrq);
+
+	WARN_ON_ONCE(!list_empty(&srq->line) || srq->granted);
+	kiw_ring_free(&srq->rq.map);
+	atomic_dec(&to_kiw_device(ibsrq->device)->num_srq);
+	return 0;
+}
+
+/* The doorbell: requests are in the ring, and streams wait for them. */
+int kiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		      const struct ib_recv_wr **bad)
+{
+	struct kiw_srq *srq = to_kiw_srq(ibsrq);
+
+	if (wr) {
+		*bad = wr;
+		return -EOPNOTSUPP;
+	}
+	spin_lock_bh(&srq->lock);
+	srq_grant(srq);
+	spin_unlock_bh(&srq->lock);
+	return 0;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "srq.hpp"
+
+#include <cerrno>
+#include <cstddef>
+
+#include "context.hpp"
+#include "memory.hpp"
+
+namespace kiw {
+
+namespace {
+
+static_assert(offsetof(Srq, ibv) == 0);
+
+/// Maps the ring, with what was granted.
+int open_queue(WorkQueue &queue, Context &context, const ibv_srq_attr &granted, const kiw_ring_geometry &geometry)
+{
+	// Slots are addressed by 32-bit numbers; the kernel's grants are far below that.
+	constexpr std::uint32_t sane = 1 << 16;
+
+	if (granted.max_sge > sane)
+		return EPROTO;
+	queue.limit = granted.max_wr;
+	queue.max_sge = granted.max_sge;
+	return queue.ring.open(context.mappings, context.base.context.cmd_fd, geometry, granted.max_wr,
+		static_cast<std::uint32_t>(sizeof(kiw_rqe) + granted.max_sge * sizeof(kiw_sge)));
+}
+
+} // namespace
+
+ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr)
+{
+	pabi::CreateSrq request{};
+	pabi::Response<16, kiw_create_srq_resp> response{};
+	Context &context = Context::from(pd->context);
+
+	if (context.origin.inherited()) {
+		errno = EPERM;
+		return nullptr;
+	}
+	// An older module refuses it, too, but may not say it like this.
+	if (!(context.features & KIW_FEATURE_SRQ)) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	Owner<Srq> srq = make<Srq>();
+	if (!srq) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	int error = ibv_cmd_create_srq(pd, &srq->ibv, attr, &request, sizeof(request), &response, sizeof(response));
+	if (error) {
+		errno = error;
+		return nullptr;
+	}
+
+	error = open_queue(srq->queue, context, attr->attr, response.own.ring);
+	if (error) {
+		ibv_cmd_destroy_srq(&srq->ibv);
+		errno = error;
+		return nullptr;
+	}
+	srq->origin = context.origin;
+	srq->doorbell.init_srq(pd->context->cmd_fd, srq->ibv.handle);
+	return &srq.release()->ibv;
+}
+
+int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int mask)
+{
+	pabi::ModifySrq request{};
+
+	if (Srq::from(srq).origin.inherited())
+		return EPERM;
+	return ibv_cmd_modify_srq(srq, attr, mask, &request, sizeof(request));
+}
+
+int query_srq(ibv_srq *srq, ibv_srq_attr *attr)
+{
+	pabi::QuerySrq request{};
+
+	if (Srq::from(srq).origin.inherited())
+		return EPERM;
+	return ibv_cmd_query_srq(srq, attr, &request, sizeof(request));
+}
+
+int destroy_srq(ibv_srq *srq)
+{
+	if (Srq::from(srq).origin.inherited())
+		return EPERM;
+	if (const int error = ibv_cmd_destroy_srq(srq))
+		return error;
+	destroy(&Srq::from(srq));
+	return 0;
+}
+
+} // namespace kiw
