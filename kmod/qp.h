@@ -7,6 +7,7 @@
  *   socket lock         of the stream: all of kiw_qp.sq, .rq, .state while it is attached, and
  *                       all of struct kiw_stream; taken as owner in process context, as
  *                       bh_lock_sock by TCP when it calls back
+ *   kiw_srq.lock        one shared receive queue
  *   kiw_cq.lock         one completion queue
  * "The QP is held" below means: socket lock if a stream is attached, else the mutex. Datagram QPs
  * never have a stream; ud.h says what it means for theirs.

@@ -78,7 +78,7 @@ enum kiw_qp_event {
 #define KIW_ACT_DISCONNECT 0x0100 /* tell the CM that the peer or an error ends it */
 #define KIW_ACT_CLOSED 0x0200 /* tell the CM that the stream is gone */
 #define KIW_ACT_ASYNC 0x0400 /* raise the asynchronous event of the cause */
-#define KIW_ACT_LAST_WQE 0x0800 /* tell that no further request of a shared receive queue is taken */
+#define KIW_ACT_LAST_WQE 0x0800 /* tell that no request of a shared queue is taken any more */
 
 /* Those that can be carried out where the event is, and those that need process context */
 #define KIW_ACT_NOW (KIW_ACT_START | KIW_ACT_STOP_RX | KIW_ACT_STOP_TX | KIW_ACT_SEND_TERM | \

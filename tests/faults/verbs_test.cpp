@@ -106,6 +106,21 @@ TEST_F(VerbsFaults, Cq)
 	every_fault(Allocates::nothing, destroying(create, ibv_destroy_cq));
 }
 
+TEST_F(VerbsFaults, Srq)
+{
+	const vt::Pd pd = vt::make_pd(context);
+	const std::function<ibv_srq *()> create = [&] {
+		ibv_srq_init_attr attr{};
+
+		attr.attr.max_wr = 1024;
+		attr.attr.max_sge = 2;
+		return ibv_create_srq(pd.get(), &attr);
+	};
+
+	every_fault(Allocates::something, making(create, ibv_destroy_srq));
+	every_fault(Allocates::nothing, destroying(create, ibv_destroy_srq));
+}
+
 TEST_F(VerbsFaults, Mr)
 {
 	const vt::Pd pd = vt::make_pd(context);

@@ -20,6 +20,9 @@ End::End(const std::string &device, const Options &options)
 	attr.send_cq = send_cq_.get();
 	attr.recv_cq = recv_cq_.get();
 	attr.qp_type = IBV_QPT_UD;
+	if (options.shared)
+		srq_ = vt::make_srq(pd_.get(), options.depth, options.sges);
+	attr.srq = srq();
 	attr.cap = {options.depth, options.depth, options.sges, options.sges, options.max_inline};
 	qp_.reset(ibv_create_qp(pd_.get(), &attr));
 	if (!qp_)
@@ -113,8 +116,8 @@ void End::receive(std::uint64_t id, std::size_t offset, std::size_t payload) con
 	wr.wr_id = id;
 	wr.sg_list = &sge;
 	wr.num_sge = 1;
-	if (const int error = ibv_post_recv(qp_.get(), &wr, &bad))
-		vt::fail("ibv_post_recv", error);
+	if (const int error = srq() ? ibv_post_srq_recv(srq(), &wr, &bad) : ibv_post_recv(qp_.get(), &wr, &bad))
+		vt::fail("posting a receive", error);
 }
 
 std::uint64_t End::counter(const std::string &name) const

@@ -37,6 +37,7 @@ struct Options {
 	ibv_qp_state state = IBV_QPS_RTS;
 	std::uint32_t key = some_key;
 	std::uint32_t depth = 64;
+	bool shared = false; // receives are those of a shared queue
 	int completions = 256;
 	std::uint32_t sges = 4;
 	std::uint32_t max_inline = 128;
@@ -51,6 +52,7 @@ public:
 	ibv_pd *pd() const { return pd_.get(); }
 	ibv_qp *qp() const { return qp_.get(); }
 	ibv_comp_channel *channel() const { return channel_.get(); }
+	ibv_srq *srq() const { return srq_.get(); }
 	ibv_cq *send_cq() const { return send_cq_.get(); }
 	ibv_cq *recv_cq() const { return recv_cq_.get(); }
 	std::uint32_t number() const { return qp_->qp_num; }
@@ -97,6 +99,7 @@ private:
 	vt::Cq send_cq_;
 	vt::Cq recv_cq_;
 	std::unique_ptr<vt::Region> memory_;
+	vt::Srq srq_;
 	vt::Qp qp_;
 };
 

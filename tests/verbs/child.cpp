@@ -18,6 +18,7 @@
 #include "cq.hpp"
 #include "kiwarp-abi.h"
 #include "qp.hpp"
+#include "srq.hpp"
 
 namespace vt {
 
@@ -145,6 +146,23 @@ namespace {
 		pause();
 }
 
+/// Connects, and gives none of the messages that come a receive.
+[[noreturn]] void part_shared(std::uint16_t port)
+{
+	Caller caller(port);
+	const Pd pd = make_pd(caller.id->verbs);
+	const Srq srq = make_srq(pd.get(), 8);
+	Options options;
+	options.srq = srq.get();
+	Side side(std::move(caller.id), caller.events, options);
+	rdma_conn_param param = parameters({}, 1);
+
+	if (rdma_connect(side.id(), &param))
+		_exit(1);
+	for (;;)
+		pause();
+}
+
 /// Connects to itself and floods itself: both ends die at once.
 [[noreturn]] void part_both()
 {
@@ -167,13 +185,19 @@ Range range_of(void *first_slot, std::uint32_t entries, std::size_t stride)
 	return {static_cast<std::uint8_t *>(first_slot) - KIW_RING_HEADER, KIW_RING_HEADER + entries * stride};
 }
 
+/// The queue that a side's receives come from
+kiw::WorkQueue &receives_of(const Side &side)
+{
+	return side.qp()->srq ? kiw::Srq::from(side.qp()->srq).queue : kiw::Qp::from(side.qp()).rq;
+}
+
 /// All rings of both sides, as the provider has them.
 std::vector<Range> rings_of(Pair &pair)
 {
 	std::vector<Range> rings;
 
 	for (const Side *side : {&pair.a(), &pair.b()}) {
-		for (kiw::WorkQueue *queue : {&kiw::Qp::from(side->qp()).sq, &kiw::Qp::from(side->qp()).rq}) {
+		for (kiw::WorkQueue *queue : {&kiw::Qp::from(side->qp()).sq, &receives_of(*side)}) {
 			const kiw::WorkRing &ring = queue->ring;
 
 			rings.push_back(
@@ -195,7 +219,12 @@ public:
 	void play()
 	{
 		for (int i = 0; i < 30; i++) {
-			Pair pair;
+			// In a third of the rounds b takes its receives from a shared queue.
+			const Pd pd = make_pd(server_device());
+			const Srq srq = make_srq(pd.get(), 64);
+			Options server;
+			server.srq = i % 3 ? nullptr : srq.get();
+			Pair pair({}, server);
 			const Region at_a(pair.a().pd(), 65536);
 			const Region at_b(pair.b().pd(), 65536);
 			keys_ = {at_a.rkey(), at_b.rkey()};
@@ -203,12 +232,23 @@ public:
 			for (int n = 0; n < 8; n++) {
 				(void)pair.a().receive({at_a.sge(0, 100)});
 				(void)pair.b().receive({at_b.sge(0, 100)});
+				receive_shared(srq.get(), at_b.sge(0, 100));
 			}
 			scribble(pair, i % 4);
 		}
 	}
 
 private:
+	static void receive_shared(ibv_srq *srq, ibv_sge sge)
+	{
+		ibv_recv_wr wr{};
+		ibv_recv_wr *bad = nullptr;
+
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		(void)ibv_post_srq_recv(srq, &wr, &bad);
+	}
+
 	std::uint32_t number(std::uint32_t below) { return static_cast<std::uint32_t>(random_()) % below; }
 
 	/// Whatever comes; mode says what is likelier.
@@ -235,6 +275,8 @@ private:
 			for (const Side *side : {&pair.a(), &pair.b()}) {
 				ring_doorbell(*side, true);
 				ring_doorbell(*side, false);
+				if (side->qp()->srq)
+					ring_shared_doorbell(side->qp()->srq);
 			}
 			if (mode == 2 && round == 50) {
 				(void)pair.a().modify(IBV_QPS_ERR);
@@ -288,23 +330,39 @@ private:
 
 } // namespace
 
-void ring_doorbell(const Side &side, bool send)
+namespace {
+
+/// The command of a doorbell, for a QP or an SRQ
+void write_doorbell(int fd, std::uint32_t number, std::uint32_t handle, std::size_t wqe_size)
 {
 	struct {
 		ib_uverbs_cmd_hdr header;
 		std::uint64_t response;
-		std::uint32_t qp_handle, wr_count, sge_count, wqe_size;
+		std::uint32_t handle, wr_count, sge_count, wqe_size;
 	} command{};
 	std::uint32_t bad_wr = 0;
 
-	command.header.command = send ? IB_USER_VERBS_CMD_POST_SEND : IB_USER_VERBS_CMD_POST_RECV;
+	command.header.command = number;
 	command.header.in_words = sizeof(command) / 4;
 	command.header.out_words = 1;
 	command.response = reinterpret_cast<std::uintptr_t>(&bad_wr);
-	command.qp_handle = side.qp()->handle;
-	command.wqe_size = send ? sizeof(ib_uverbs_send_wr) : sizeof(ib_uverbs_recv_wr);
-	if (write(side.context()->cmd_fd, &command, sizeof(command)) < 0 && errno == EBADF)
+	command.handle = handle;
+	command.wqe_size = static_cast<std::uint32_t>(wqe_size);
+	if (write(fd, &command, sizeof(command)) < 0 && errno == EBADF)
 		_exit(3);
+}
+
+} // namespace
+
+void ring_doorbell(const Side &side, bool send)
+{
+	write_doorbell(side.context()->cmd_fd, send ? IB_USER_VERBS_CMD_POST_SEND : IB_USER_VERBS_CMD_POST_RECV,
+		side.qp()->handle, send ? sizeof(ib_uverbs_send_wr) : sizeof(ib_uverbs_recv_wr));
+}
+
+void ring_shared_doorbell(const ibv_srq *srq)
+{
+	write_doorbell(srq->context->cmd_fd, IB_USER_VERBS_CMD_POST_SRQ_RECV, srq->handle, sizeof(ib_uverbs_recv_wr));
 }
 
 int play_part(const std::vector<std::string> &arguments)
@@ -330,6 +388,8 @@ int play_part(const std::vector<std::string> &arguments)
 		if (part == "part-thief")
 			return part_thief(static_cast<std::uint16_t>(number),
 				static_cast<std::uint32_t>(std::stoul(arguments.at(2))));
+		if (part == "part-shared")
+			part_shared(static_cast<std::uint16_t>(number));
 		if (part == "part-both")
 			part_both();
 		if (part == "part-scribbler") {

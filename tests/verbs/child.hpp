@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <infiniband/verbs.h>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -27,6 +28,7 @@ class Side;
 
 /// A doorbell as the provider rings it, whatever is in the ring.
 void ring_doorbell(const Side &side, bool send);
+void ring_shared_doorbell(const ibv_srq *srq);
 
 /// A child that plays a part. It is killed, if it still runs, when the object goes.
 class Child {

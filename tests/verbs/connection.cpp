@@ -130,7 +130,8 @@ Side::Side(Id id, std::shared_ptr<EventChannel> events, const Options &options)
 	attr.cap = options.cap;
 	attr.qp_type = IBV_QPT_RC;
 	attr.sq_sig_all = options.signal_all;
-	if (rdma_create_qp(id_.get(), pd_.get(), &attr))
+	attr.srq = options.srq;
+	if (rdma_create_qp(id_.get(), options.srq ? options.srq->pd : pd_.get(), &attr))
 		fail("rdma_create_qp", errno);
 	cap_ = attr.cap;
 }

@@ -55,6 +55,7 @@ using Id = std::unique_ptr<rdma_cm_id, Closer<rdma_cm_id, rdma_destroy_id>>;
 struct Options {
 	ibv_qp_cap cap = {
 		.max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 16, .max_recv_sge = 16, .max_inline_data = 256};
+	ibv_srq *srq = nullptr; // which the QP then takes its receives from; its domain is the QP's
 	bool signal_all = false;
 	int cq_entries = 512;
 	bool completion_channel = false;

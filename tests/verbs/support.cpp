@@ -223,6 +223,18 @@ Cq make_cq(ibv_context *context, int entries, ibv_comp_channel *channel)
 	return cq;
 }
 
+Srq make_srq(ibv_pd *pd, std::uint32_t requests, std::uint32_t sges)
+{
+	ibv_srq_init_attr attr{};
+
+	attr.attr.max_wr = requests;
+	attr.attr.max_sge = sges;
+	Srq srq(ibv_create_srq(pd, &attr));
+	if (!srq)
+		fail("ibv_create_srq", errno);
+	return srq;
+}
+
 Region::Region(ibv_pd *pd, std::size_t octets, int access) : size_(octets), mapped_((octets + 4095) / 4096 * 4096)
 {
 	void *memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -85,6 +85,7 @@ struct Closer {
 using Context = std::unique_ptr<ibv_context, Closer<ibv_context, ibv_close_device>>;
 using Pd = std::unique_ptr<ibv_pd, Closer<ibv_pd, ibv_dealloc_pd>>;
 using Cq = std::unique_ptr<ibv_cq, Closer<ibv_cq, ibv_destroy_cq>>;
+using Srq = std::unique_ptr<ibv_srq, Closer<ibv_srq, ibv_destroy_srq>>;
 using Mr = std::unique_ptr<ibv_mr, Closer<ibv_mr, ibv_dereg_mr>>;
 using Qp = std::unique_ptr<ibv_qp, Closer<ibv_qp, ibv_destroy_qp>>;
 using CompletionChannel = std::unique_ptr<ibv_comp_channel, Closer<ibv_comp_channel, ibv_destroy_comp_channel>>;
@@ -92,6 +93,7 @@ using CompletionChannel = std::unique_ptr<ibv_comp_channel, Closer<ibv_comp_chan
 /// The device of that name; throws if there is none.
 Context open_device(const std::string &name);
 Pd make_pd(ibv_context *context);
+Srq make_srq(ibv_pd *pd, std::uint32_t requests, std::uint32_t sges = 1);
 Cq make_cq(ibv_context *context, int entries, ibv_comp_channel *channel = nullptr);
 
 /// The device behind the server's end, open for the life of the process.
