@@ -39,6 +39,14 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 }
 #endif
 
+/* 7.2: ib_device_ops.resize_cq has become resize_user_cq, and takes an unsigned number */
+#ifdef KIW_HAVE_RESIZE_USER_CQ
+#define kiw_cqe_number unsigned int
+#else
+#define kiw_cqe_number int
+#define resize_user_cq resize_cq
+#endif
+
 /* 6.17: ib_device_ops.reg_user_mr has a DMA handle before its last argument */
 #ifdef KIW_HAVE_REG_USER_MR_DMAH
 #define KIW_DMAH_PARAMETER struct ib_dmah *dmah,

@@ -6,6 +6,9 @@
 
 #include "types.h"
 
+/* Completions that are copied with interrupts off when a queue is resized, at most */
+#define CQ_COPY_LOCKED 256
+
 /* Whether these completions are what the process waits for; @arm is its demand */
 static bool cq_arm_matches(u32 arm, const struct kiw_cqe *cqe, unsigned int n)
 {
@@ -40,13 +43,14 @@ static void cq_overflow(struct kiw_cq *cq)
  */
 bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 {
-	struct kiw_cq_ring *ring = cq->map.mem;
 	bool died = false, notify = false;
+	struct kiw_cq_ring *ring;
 	unsigned long flags;
 	unsigned int i;
 	u32 used;
 
 	spin_lock_irqsave(&cq->lock, flags);
+	ring = cq->map.mem;
 	if (cq->dead) {
 		spin_unlock_irqrestore(&cq->lock, flags);
 		return false;
@@ -113,6 +117,7 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	if (!kiw_count_up(&dev->num_cq, KIW_MAX_CQ))
 		return -ENOMEM;
 
+	mutex_init(&cq->resizing);
 	spin_lock_init(&cq->lock);
 	cq->entries = roundup_pow_of_two(attr->cqe);
 	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
@@ -135,6 +140,91 @@ err_count:
 	return err;
 }
 
+/* Copy completions from @from on, up to @to, into another ring; what they say is not looked at. */
+static void cq_copy(const struct kiw_cq *cq, const struct kiw_ring_map *map, u32 entries, u32 from,
+		    u32 to)
+{
+	for (; from != to; from++)
+		memcpy(kiw_ring_slot(map, from, entries),
+		       kiw_ring_slot(&cq->map, from, cq->entries), sizeof(struct kiw_cqe));
+}
+
+/* Completions go to @map from here on, which gets the old ring. */
+static void cq_switch(struct kiw_cq *cq, struct kiw_ring_map *map, u32 entries, u32 cons)
+{
+	struct kiw_cq_ring *from = cq->map.mem, *to = map->mem;
+
+	lockdep_assert_held(&cq->lock);
+	to->prod = cq->prod;
+	to->cons = cons;
+	to->arm = xchg(&from->arm, KIW_ARM_NONE);
+	swap(cq->map, *map);
+	cq->entries = entries;
+	cq->cons = cons;
+	cq->ibcq.cqe = entries;
+}
+
+/*
+ * The process doesn't poll meanwhile, so that there are never more to copy than the queue holds.
+ * Most of it is copied while completions may come; only the last few with interrupts off.
+ */
+static int cq_replace(struct kiw_cq *cq, struct kiw_ring_map *map, u32 entries)
+{
+	u32 room = min(entries, cq->entries);
+	struct kiw_cq_ring *ring = cq->map.mem;
+	/* Pairs with the process's release when it has read slots. */
+	u32 cons = smp_load_acquire(&ring->cons);
+	u32 done = cons, prod;
+	unsigned long flags;
+
+	lockdep_assert_held(&cq->resizing);
+	for (;;) {
+		spin_lock_irqsave(&cq->lock, flags);
+		prod = cq->prod;
+		if (prod - cons > room) {
+			spin_unlock_irqrestore(&cq->lock, flags);
+			return -EINVAL;
+		}
+		if (prod - done <= CQ_COPY_LOCKED)
+			break;
+		spin_unlock_irqrestore(&cq->lock, flags);
+		cq_copy(cq, map, entries, done, prod);
+		done = prod;
+	}
+	cq_copy(cq, map, entries, done, prod);
+	cq_switch(cq, map, entries, cons);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return 0;
+}
+
+int kiw_resize_cq(struct ib_cq *ibcq, u32 cqe, struct ib_udata *udata)
+{
+	struct kiw_cq *cq = to_kiw_cq(ibcq);
+	struct kiw_resize_cq_resp resp = {};
+	struct kiw_ring_map map = {};
+	struct kiw_ucontext *uctx;
+	u32 entries;
+	int err;
+
+	if (cqe < 1 || cqe > KIW_MAX_CQE || udata->outlen < sizeof(resp))
+		return -EINVAL;
+	entries = roundup_pow_of_two(cqe);
+	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
+	err = kiw_ring_alloc(&map, uctx, entries, sizeof(struct kiw_cqe));
+	if (err)
+		return err;
+	/* Before the switch: a process that isn't told of the new ring keeps the old one. */
+	kiw_ring_tell(&map, entries, &resp.ring);
+	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (!err) {
+		mutex_lock(&cq->resizing);
+		err = cq_replace(cq, &map, entries);
+		mutex_unlock(&cq->resizing);
+	}
+	kiw_ring_free(&map);
+	return err;
+}
+
 /*
  * Unreachable: RDMA core calls this only when no QP names the CQ, and the last kiw_cq_add() ended
  * before kiw_destroy_qp() did. A process may have the ring mapped, or be about to: the pages are
@@ -145,6 +235,7 @@ int kiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct kiw_cq *cq = to_kiw_cq(ibcq);
 
 	kiw_ring_free(&cq->map);
+	mutex_destroy(&cq->resizing);
 	atomic_dec(&to_kiw_device(ibcq->device)->num_cq);
 	return 0;
 }

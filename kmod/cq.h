@@ -3,6 +3,7 @@
 #ifndef KIWARP_CQ_H
 #define KIWARP_CQ_H
 
+#include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
@@ -13,7 +14,8 @@ struct kiw_device;
 /**
  * struct kiw_cq - a completion queue
  * @ibcq: the part that RDMA core knows
- * @lock: protects @prod, @cons, @dead and the slots; innermost, taken with interrupts off, because
+ * @resizing: held while the ring is replaced; outside of @lock
+ * @lock: protects all that follows and the slots; innermost, taken with interrupts off, because
  *	consumers may be called back, and poll, in any context
  * @map: the ring's memory and its mapping
  * @prod: index of the next completion; the ring's copy is only written
@@ -26,6 +28,7 @@ struct kiw_device;
  */
 struct kiw_cq {
 	struct ib_cq		ibcq;
+	struct mutex		resizing;
 	spinlock_t		lock;
 	struct kiw_ring_map	map;
 	u32			prod;
@@ -55,6 +58,19 @@ bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
 
 int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			 struct ib_udata *udata);
+
+/**
+ * kiw_resize_cq() - give a completion queue another ring
+ * @ibcq: completion queue
+ * @cqe: entries that the process wants
+ * @udata: of the call, for a &struct kiw_resize_cq_resp
+ *
+ * Completions may come meanwhile. May sleep.
+ *
+ * Return: 0, -EINVAL for a number outside the limits or less than the queue holds, -ENOMEM,
+ * -EFAULT.
+ */
+int kiw_resize_cq(struct ib_cq *ibcq, u32 cqe, struct ib_udata *udata);
 int kiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 
 #endif /* KIWARP_CQ_H */

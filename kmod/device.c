@@ -266,6 +266,11 @@ static int device_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *at
 	return kiw_create_cq_common(ibcq, attr, kiw_cq_udata(attrs));
 }
 
+static int device_resize_cq(struct ib_cq *ibcq, kiw_cqe_number cqe, struct ib_udata *udata)
+{
+	return kiw_resize_cq(ibcq, cqe, udata);
+}
+
 static struct ib_mr *device_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 					int access, KIW_DMAH_PARAMETER struct ib_udata *udata)
 {
@@ -431,6 +436,7 @@ static const struct ib_device_ops device_ops = {
 	.alloc_pd = device_alloc_pd,
 	.dealloc_pd = device_dealloc_pd,
 	.create_cq = device_create_cq,
+	.resize_user_cq = device_resize_cq,
 	.destroy_cq = kiw_destroy_cq,
 	.poll_cq = device_poll_cq,
 	.req_notify_cq = device_req_notify_cq,

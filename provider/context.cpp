@@ -80,6 +80,7 @@ constexpr pabi::ContextOps context_ops = {
 	.query_srq = query_srq,
 	.reg_mr = reg_mr,
 	.req_notify_cq = req_notify_cq,
+	.resize_cq = resize_cq,
 };
 
 } // namespace

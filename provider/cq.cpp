@@ -99,6 +99,29 @@ ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 	return &cq.release()->ibv;
 }
 
+int resize_cq(ibv_cq *ibv, int cqe)
+{
+	pabi::ResizeCq request{};
+	pabi::Response<8, kiw_resize_cq_resp> response{};
+	Cq &cq = Cq::from(ibv);
+	Context &context = Context::from(ibv->context);
+
+	if (cq.origin.inherited())
+		return EPERM;
+	// Other threads neither poll nor arm meanwhile.
+	Guard guard(cq.lock);
+	if (const int error = ibv_cmd_resize_cq(ibv, cqe, &request, sizeof(request), &response, sizeof(response)))
+		return error;
+	CompletionRing ring;
+	const int error = ring.open(context.mappings, ibv->context->cmd_fd, response.own.ring,
+		static_cast<std::uint32_t>(cqe), sizeof(kiw_cqe));
+	// The kernel has given up the old ring.
+	if (error)
+		cq.consumed = ring.become_useless();
+	cq.ring.swap(ring);
+	return error;
+}
+
 int destroy_cq(ibv_cq *cq)
 {
 	if (Cq::from(cq).origin.inherited())
@@ -126,6 +149,7 @@ int req_notify_cq(ibv_cq *cq, int solicited_only)
 {
 	if (Cq::from(cq).origin.inherited()) [[unlikely]]
 		return EPERM;
+	Guard guard(Cq::from(cq).lock);
 	Cq::from(cq).ring.arm(solicited_only);
 	return 0;
 }

@@ -18,7 +18,7 @@ struct alignas(64) Cq {
 	ibv_cq ibv;
 	CompletionRing ring;
 	Origin origin;
-	// Protects what follows, and the slots.
+	// Protects what follows, the slots, and which ring it is.
 	Lock lock;
 	// Index of the next completion; the ring's copy is only written.
 	std::uint32_t consumed = 0;
@@ -34,6 +34,7 @@ struct alignas(64) Cq {
 
 // Operations; see ibv_create_cq(3) and so on.
 ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
+int resize_cq(ibv_cq *cq, int cqe);
 int destroy_cq(ibv_cq *cq);
 int poll_cq(ibv_cq *cq, int max, ibv_wc *wc);
 int req_notify_cq(ibv_cq *cq, int solicited_only);

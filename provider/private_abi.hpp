@@ -323,7 +323,7 @@ struct ContextOps {
 #endif
 	int (*req_notify_cq)(ibv_cq *, int solicited_only) = nullptr;
 	Unused rereg_mr = nullptr;
-	Unused resize_cq = nullptr;
+	int (*resize_cq)(ibv_cq *, int cqe) = nullptr;
 #if KIW_RDMA_CORE >= 65
 	Unused set_comp_cntr = nullptr;
 #endif
@@ -386,6 +386,7 @@ using QueryPort = Request<24>;
 using AllocPd = Request<16>;
 using RegMr = Request<48>;
 using CreateCq = Request<40>;
+using ResizeCq = Request<24>;
 using CreateSrq = Request<40>;
 using ModifySrq = Request<24>;
 using QuerySrq = Request<24>;
@@ -402,6 +403,7 @@ static_assert(sizeof(QueryPort) == command_header + sizeof(ib_uverbs_query_port)
 static_assert(sizeof(AllocPd) == command_header + sizeof(ib_uverbs_alloc_pd));
 static_assert(sizeof(RegMr) == command_header + sizeof(ib_uverbs_reg_mr));
 static_assert(sizeof(CreateCq) == command_header + sizeof(ib_uverbs_create_cq));
+static_assert(sizeof(ResizeCq) == command_header + sizeof(ib_uverbs_resize_cq));
 static_assert(sizeof(CreateSrq) == command_header + sizeof(ib_uverbs_create_srq));
 static_assert(sizeof(ModifySrq) == command_header + sizeof(ib_uverbs_modify_srq));
 static_assert(sizeof(QuerySrq) == command_header + sizeof(ib_uverbs_query_srq));
@@ -412,6 +414,7 @@ static_assert(sizeof(QueryQp) == command_header + sizeof(ib_uverbs_query_qp));
 // Where our part of a response begins: behind the members, not behind the flexible array.
 static_assert(sizeof(ib_uverbs_get_context_resp) == 8);
 static_assert(sizeof(ib_uverbs_create_cq_resp) == 8);
+static_assert(sizeof(ib_uverbs_resize_cq_resp) == 8);
 static_assert(sizeof(ib_uverbs_create_srq_resp) == 16);
 static_assert(sizeof(ib_uverbs_create_qp_resp) == 32);
 
@@ -451,6 +454,8 @@ int ibv_cmd_create_ah(
 int ibv_cmd_destroy_ah(ibv_ah *ah);
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
 	void *request, std::size_t request_size, void *response, std::size_t response_size);
+int ibv_cmd_resize_cq(
+	ibv_cq *cq, int cqe, void *request, std::size_t request_size, void *response, std::size_t response_size);
 int ibv_cmd_destroy_cq(ibv_cq *cq);
 int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, void *request, std::size_t request_size,
 	void *response, std::size_t response_size);

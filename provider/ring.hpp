@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "kiwarp-abi.h"
 #include "mapping.hpp"
@@ -52,7 +53,22 @@ public:
 
 	std::uint32_t entries() const { return entries_; }
 
+	void swap(Ring &other)
+	{
+		std::swap(mapping_, other.mapping_);
+		std::swap(base_, other.base_);
+		std::swap(entries_, other.entries_);
+		std::swap(stride_, other.stride_);
+	}
+
 protected:
+	/// Takes memory for a ring that is no mapping.
+	void attach(std::byte *base, std::uint32_t entries)
+	{
+		base_ = base;
+		entries_ = entries;
+	}
+
 	Header &header() const { return *reinterpret_cast<Header *>(base_); }
 
 	std::byte *slot_at(std::uint32_t index) const
@@ -92,6 +108,15 @@ public:
 
 	/// Gives the slots below cons back to the kernel.
 	void consume(std::uint32_t cons) { std::atomic_ref(header().cons).store(cons, std::memory_order_release); }
+
+	/// Becomes a ring that isn't the kernel's. Returns an index for which produced() is as far off as it can be.
+	std::uint32_t become_useless()
+	{
+		alignas(kiw_cq_ring) static std::byte header[KIW_RING_HEADER];
+
+		attach(header, 1);
+		return produced() + 0x80000000U;
+	}
 
 	/// Asks for a notification. The caller must poll for completions that were published before.
 	void arm(bool solicited_only)

@@ -108,6 +108,14 @@ struct kiw_create_cq_resp {
 	struct kiw_ring_geometry ring;
 };
 
+/*
+ * Appended to the resize_cq response. The new ring has the completions that the process has not
+ * consumed, with the same indexes, `cons` and `arm`; nothing comes to the old one any more.
+ */
+struct kiw_resize_cq_resp {
+	struct kiw_ring_geometry ring;
+};
+
 /* Appended to the create_qp request. */
 struct kiw_create_qp_req {
 	__aligned_u64 cookie; /* comes back in each completion, not looked at */
@@ -255,6 +263,7 @@ struct kiw_cqe {
 KIW_ABI_ASSERT(sizeof(struct kiw_get_context_req) == 8);
 KIW_ABI_ASSERT(sizeof(struct kiw_get_context_resp) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_cq_resp) == 40);
+KIW_ABI_ASSERT(sizeof(struct kiw_resize_cq_resp) == 40);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_req) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_resp) == 80);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_srq_resp) == 40);

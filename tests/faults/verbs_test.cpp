@@ -106,6 +106,15 @@ TEST_F(VerbsFaults, Cq)
 	every_fault(Allocates::nothing, destroying(create, ibv_destroy_cq));
 }
 
+TEST_F(VerbsFaults, ResizeCq)
+{
+	const vt::Cq cq = vt::make_cq(context, 256);
+	int entries = 256;
+
+	every_fault(Allocates::something,
+		{.call = [&] { return ibv_resize_cq(cq.get(), entries = 768 - entries); }, .errors = {ENOMEM}});
+}
+
 TEST_F(VerbsFaults, Srq)
 {
 	const vt::Pd pd = vt::make_pd(context);

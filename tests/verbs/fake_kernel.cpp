@@ -42,11 +42,15 @@ bool FakeCompletionRing::has_room() const
 	return prod - std::atomic_ref(header().cons).load(std::memory_order_acquire) < geometry.entries;
 }
 
+kiw_cqe &FakeCompletionRing::slot(std::uint32_t index) const
+{
+	return *reinterpret_cast<kiw_cqe *>(
+		memory + KIW_RING_HEADER + std::size_t{index & (geometry.entries - 1)} * geometry.stride);
+}
+
 void FakeCompletionRing::add(const kiw_cqe &cqe)
 {
-	std::byte *slot = memory + KIW_RING_HEADER + std::size_t{prod & (geometry.entries - 1)} * geometry.stride;
-
-	std::memcpy(slot, &cqe, sizeof(cqe));
+	std::memcpy(&slot(prod), &cqe, sizeof(cqe));
 	std::atomic_ref(header().prod).store(++prod, std::memory_order_release);
 	std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -275,6 +279,31 @@ int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ib
 	if (kernel.distort)
 		kernel.distort(told);
 	own = {told};
+	return 0;
+}
+
+int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, void *, std::size_t, void *response, std::size_t response_size)
+{
+	FakeKernel &kernel = *FakeKernel::instance;
+	FakeCompletionRing &old = kernel.cqs.at(cq->handle);
+	FakeCompletionRing ring{};
+
+	kernel.commands++;
+	if (kernel.refuse_modify)
+		return kernel.refuse_modify;
+	ring.memory = kernel.ring(ring.geometry, std::bit_ceil(static_cast<std::uint32_t>(cqe)), sizeof(kiw_cqe));
+	ring.prod = ring.header().prod = ring.header().cons = old.header().cons;
+	for (std::uint32_t index = ring.prod; index != old.prod; index++)
+		ring.add(old.slot(index));
+	ring.header().arm = old.header().arm;
+	// What stays behind is nothing to rely on.
+	std::memset(old.memory, 0xee, KIW_RING_HEADER);
+	old = ring;
+	cq->cqe = static_cast<int>(ring.geometry.entries);
+	kiw_ring_geometry told = ring.geometry;
+	if (kernel.distort)
+		kernel.distort(told);
+	own_part<kiw_resize_cq_resp>(response, response_size) = {told};
 	return 0;
 }
 

@@ -41,6 +41,7 @@ struct FakeCompletionRing {
 	std::uint32_t prod = 0;
 
 	kiw_cq_ring &header() const { return *reinterpret_cast<kiw_cq_ring *>(memory); }
+	kiw_cqe &slot(std::uint32_t index) const;
 	bool has_room() const;
 	void add(const kiw_cqe &cqe);
 	/// Returns the request that it answered, KIW_ARM_NONE if there was none.

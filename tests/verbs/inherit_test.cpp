@@ -76,6 +76,10 @@ protected:
 				[this] {
 					return kiw::destroy_qp(qp) == EPERM;
 				}},
+			{"resize_cq",
+				[this] {
+					return kiw::resize_cq(cq, 128) == EPERM;
+				}},
 			{"destroy_cq",
 				[this] {
 					return kiw::destroy_cq(cq) == EPERM;
