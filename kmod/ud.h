@@ -6,8 +6,8 @@
  *
  * Locks, outermost first:
  *   kiw_qp.mutex	the send queue, what sends, and every change by a verb
- *   kiw_ud.lock	the receive queue, @state, @qkey, @open, @fatal, @last; taken with BH off, also
- *			by UDP when it calls back
+ *   kiw_ud.lock	the receive queue, @state, @qkey, @open, @fatal, @last; taken with BH off,
+ *			also by UDP when it calls back
  *   kiw_srq.lock	one shared receive queue
  *   kiw_cq.lock	one completion queue
  * "The QP is held" means the first for functions of the send queue, the second for those of the

@@ -9,6 +9,7 @@
 
 #include "ah.hpp"
 #include "cq.hpp"
+#include "domain.hpp"
 #include "kiwarp-abi.h"
 #include "mr.hpp"
 #include "private_abi.hpp"
@@ -54,13 +55,16 @@ void free_context(ibv_context *context)
 }
 
 constexpr pabi::ContextOps context_ops = {
+	.alloc_parent_domain = alloc_parent_domain,
 	.alloc_pd = alloc_pd,
+	.alloc_td = alloc_td,
 	.attach_mcast = attach_mcast,
 	.create_ah = create_ah,
 	.create_cq = create_cq,
 	.create_qp = create_qp,
 	.create_srq = create_srq,
 	.dealloc_pd = dealloc_pd,
+	.dealloc_td = dealloc_td,
 	.dereg_mr = dereg_mr,
 	.destroy_ah = destroy_ah,
 	.destroy_cq = destroy_cq,

@@ -8,38 +8,6 @@
 
 namespace kiw {
 
-ibv_pd *alloc_pd(ibv_context *context)
-{
-	pabi::AllocPd request{};
-	ib_uverbs_alloc_pd_resp response{};
-
-	if (Context::from(context).origin.inherited()) {
-		errno = EPERM;
-		return nullptr;
-	}
-	Owner<ibv_pd> pd = make<ibv_pd>();
-	if (!pd) {
-		errno = ENOMEM;
-		return nullptr;
-	}
-	if (const int error =
-			ibv_cmd_alloc_pd(context, pd.get(), &request, sizeof(request), &response, sizeof(response))) {
-		errno = error;
-		return nullptr;
-	}
-	return pd.release();
-}
-
-int dealloc_pd(ibv_pd *pd)
-{
-	if (Context::from(pd->context).origin.inherited())
-		return EPERM;
-	if (const int error = ibv_cmd_dealloc_pd(pd))
-		return error;
-	destroy(pd);
-	return 0;
-}
-
 ibv_mr *reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, int access)
 {
 	pabi::RegMr request{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Protection domains and memory regions: the kernel does it all.
+// Memory regions: the kernel does it all.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,7 @@
 
 namespace kiw {
 
-// Operations; see ibv_alloc_pd(3) and so on.
-ibv_pd *alloc_pd(ibv_context *context);
-int dealloc_pd(ibv_pd *pd);
+// Operations; see ibv_reg_mr(3) and so on.
 ibv_mr *reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, int access);
 int dereg_mr(pabi::MemoryRegion *mr);
 

@@ -216,9 +216,9 @@ struct ContextOps {
 #endif
 	Unused alloc_mw = nullptr;
 	Unused alloc_null_mr = nullptr;
-	Unused alloc_parent_domain = nullptr;
+	ibv_pd *(*alloc_parent_domain)(ibv_context *, ibv_parent_domain_init_attr *) = nullptr;
 	ibv_pd *(*alloc_pd)(ibv_context *) = nullptr;
-	Unused alloc_td = nullptr;
+	ibv_td *(*alloc_td)(ibv_context *, ibv_td_init_attr *) = nullptr;
 	Unused async_event = nullptr;
 	Unused attach_counters_point_flow = nullptr;
 	int (*attach_mcast)(ibv_qp *, const ibv_gid *, std::uint16_t lid) = nullptr;
@@ -245,7 +245,7 @@ struct ContextOps {
 #endif
 	Unused dealloc_mw = nullptr;
 	int (*dealloc_pd)(ibv_pd *) = nullptr;
-	Unused dealloc_td = nullptr;
+	int (*dealloc_td)(ibv_td *) = nullptr;
 	int (*dereg_mr)(MemoryRegion *) = nullptr;
 	int (*destroy_ah)(ibv_ah *) = nullptr;
 #if KIW_RDMA_CORE >= 65

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ah.hpp"
+#include "domain.hpp"
 #include "mr.hpp"
 #include "provider_fixture.hpp"
 #include "srq.hpp"
@@ -28,8 +29,14 @@ protected:
 	{
 		kernel.features() = KIW_FEATURES;
 		srq = new_srq();
+		ibv_td_init_attr domain{};
+		td = kiw::alloc_td(kernel.context(), &domain);
 	}
-	~Inherited() override { kiw::destroy_srq(srq); }
+	~Inherited() override
+	{
+		kiw::destroy_srq(srq);
+		kiw::dealloc_td(td);
+	}
 
 	ibv_srq *new_srq()
 	{
@@ -141,6 +148,23 @@ protected:
 				[this] {
 					return not_made(kiw::alloc_pd(kernel.context()));
 				}},
+			{"alloc_parent_domain",
+				[this] {
+					ibv_parent_domain_init_attr domain{};
+
+					domain.pd = kernel.pd();
+					return not_made(kiw::alloc_parent_domain(kernel.context(), &domain));
+				}},
+			{"alloc_td",
+				[this] {
+					ibv_td_init_attr domain{};
+
+					return not_made(kiw::alloc_td(kernel.context(), &domain));
+				}},
+			{"dealloc_td",
+				[this] {
+					return kiw::dealloc_td(td) == EPERM;
+				}},
 			{"reg_mr",
 				[this] {
 					return not_made(kiw::reg_mr(kernel.pd(), this, 8, 0, 0));
@@ -200,6 +224,7 @@ protected:
 	ibv_ah_attr ah_attr{};
 	ibv_ah ah{};
 	ibv_srq *srq;
+	ibv_td *td;
 	ibv_srq_attr srq_attr{};
 };
 

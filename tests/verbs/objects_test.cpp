@@ -181,6 +181,32 @@ TEST_F(Objects, PdInUseIsBusy)
 	EXPECT_EQ(ibv_dealloc_pd(pd.release()), 0);
 }
 
+TEST_F(Objects, ParentDomainDoesForAProtectionDomain)
+{
+	ibv_td_init_attr td_attr{};
+	ibv_td *const td = ibv_alloc_td(context, &td_attr);
+	ASSERT_NE(td, nullptr);
+	ibv_parent_domain_init_attr parent_attr{};
+	parent_attr.pd = pd.get();
+	parent_attr.td = td;
+	Pd parent(ibv_alloc_parent_domain(context, &parent_attr));
+	ASSERT_NE(parent, nullptr);
+	{
+		const Region region(parent.get(), 100);
+		const Srq srq = make_srq(pd.get(), 8);
+		ibv_qp_init_attr attr = attributes();
+		attr.srq = srq.get();
+		// To the kernel it is the domain of the SRQ.
+		const Qp qp(ibv_create_qp(parent.get(), &attr));
+		ASSERT_NE(qp, nullptr);
+		EXPECT_EQ(ibv_dealloc_pd(pd.get()), EBUSY);
+		EXPECT_EQ(ibv_dealloc_td(td), EBUSY);
+	}
+	parent.reset();
+	EXPECT_EQ(ibv_dealloc_td(td), 0);
+	EXPECT_EQ(ibv_dealloc_pd(pd.release()), 0);
+}
+
 TEST_F(Objects, CqInUseIsBusy)
 {
 	Cq send_cq = make_cq(context, 16);

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "domain.hpp"
+
+#include <cerrno>
+#include <cstddef>
+
+#include "context.hpp"
+#include "memory.hpp"
+#include "private_abi.hpp"
+
+namespace kiw {
+
+static_assert(offsetof(Domain, ibv) == 0);
+static_assert(offsetof(ThreadDomain, ibv) == 0);
+
+ibv_pd *alloc_pd(ibv_context *context)
+{
+	pabi::AllocPd request{};
+	ib_uverbs_alloc_pd_resp response{};
+
+	if (Context::from(context).origin.inherited()) {
+		errno = EPERM;
+		return nullptr;
+	}
+	Owner<Domain> domain = make<Domain>();
+	if (!domain) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int error = ibv_cmd_alloc_pd(
+		    context, &domain->ibv, &request, sizeof(request), &response, sizeof(response))) {
+		errno = error;
+		return nullptr;
+	}
+	return &domain.release()->ibv;
+}
+
+ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr)
+{
+	if (Context::from(context).origin.inherited()) {
+		errno = EPERM;
+		return nullptr;
+	}
+	// There is nothing that the program's functions could allocate: the kernel has the rings.
+	if (attr->comp_mask & ~std::uint32_t{IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT}) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	if (!attr->pd || Domain::from(attr->pd).protection) {
+		errno = EINVAL;
+		return nullptr;
+	}
+	Owner<Domain> domain = make<Domain>();
+	if (!domain) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	domain->ibv.context = context;
+	domain->ibv.handle = attr->pd->handle;
+	domain->protection = &Domain::from(attr->pd);
+	domain->protection->users++;
+	if (attr->td) {
+		domain->thread = &ThreadDomain::from(attr->td);
+		domain->thread->users++;
+	}
+	return &domain.release()->ibv;
+}
+
+int dealloc_pd(ibv_pd *pd)
+{
+	Domain &domain = Domain::from(pd);
+
+	if (Context::from(pd->context).origin.inherited())
+		return EPERM;
+	if (domain.protection) {
+		domain.protection->users--;
+		if (domain.thread)
+			domain.thread->users--;
+	} else if (domain.users) {
+		return EBUSY;
+	} else if (const int error = ibv_cmd_dealloc_pd(pd)) {
+		return error;
+	}
+	destroy(&domain);
+	return 0;
+}
+
+ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr)
+{
+	if (Context::from(context).origin.inherited()) {
+		errno = EPERM;
+		return nullptr;
+	}
+	if (attr->comp_mask) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	Owner<ThreadDomain> domain = make<ThreadDomain>();
+	if (!domain) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	domain->ibv.context = context;
+	domain->origin = Context::from(context).origin;
+	return &domain.release()->ibv;
+}
+
+int dealloc_td(ibv_td *td)
+{
+	ThreadDomain &domain = ThreadDomain::from(td);
+
+	if (domain.origin.inherited())
+		return EPERM;
+	if (domain.users)
+		return EBUSY;
+	destroy(&domain);
+	return 0;
+}
+
+} // namespace kiw

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Protection domains, which the kernel has; and parent domains and thread domains, which it doesn't know.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <infiniband/verbs.h>
+
+#include "origin.hpp"
+
+namespace kiw {
+
+/// What one thread alone uses, as the program promises. The provider takes its locks all the same.
+struct ThreadDomain {
+	ibv_td ibv;
+	Origin origin;
+	// Parent domains that name it
+	std::atomic<std::uint32_t> users = 0;
+
+	static ThreadDomain &from(ibv_td *td) { return *reinterpret_cast<ThreadDomain *>(td); }
+};
+
+/// A protection domain, or a parent domain: to the kernel, what is made in that is made in the protection domain.
+struct Domain {
+	ibv_pd ibv;
+	// Of a parent domain
+	Domain *protection = nullptr;
+	ThreadDomain *thread = nullptr;
+	// Parent domains that name it
+	std::atomic<std::uint32_t> users = 0;
+
+	static Domain &from(ibv_pd *pd) { return *reinterpret_cast<Domain *>(pd); }
+};
+
+// Operations; see ibv_alloc_pd(3) and so on.
+ibv_pd *alloc_pd(ibv_context *context);
+ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr);
+int dealloc_pd(ibv_pd *pd);
+ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr);
+int dealloc_td(ibv_td *td);
+
+} // namespace kiw
