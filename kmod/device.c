@@ -442,6 +442,7 @@ static const struct ib_device_ops device_ops = {
 	.req_notify_cq = device_req_notify_cq,
 	.get_dma_mr = device_get_dma_mr,
 	.reg_user_mr = device_reg_user_mr,
+	.rereg_user_mr = kiw_rereg_user_mr,
 	.dereg_mr = kiw_dereg_mr,
 
 	.create_user_ah = kiw_create_user_ah,

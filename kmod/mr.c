@@ -94,6 +94,23 @@ err_count:
 	return ERR_PTR(err);
 }
 
+struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
+				int access, struct ib_pd *pd, struct ib_udata *udata)
+{
+	const struct kiw_mr *mr = to_kiw_mr(ibmr);
+
+	if (!(flags & IB_MR_REREG_TRANS)) {
+		if (mr->umem->owning_mm != current->mm)
+			return ERR_PTR(-EINVAL);
+		start = mr->umem->address;
+		length = mr->region.length;
+		iova = mr->region.iova;
+	}
+	if (!(flags & IB_MR_REREG_ACCESS))
+		access = mr->region.access;
+	return kiw_reg_user_mr_common(pd, start, length, iova, access);
+}
+
 /* Look at the connections that have loans of a region. Return: whether there is any. */
 static bool mr_press_borrowers(struct kiw_device *dev, const struct kiw_region *region)
 {

@@ -26,6 +26,23 @@ static inline struct kiw_mr *to_kiw_mr(struct ib_mr *ibmr)
 }
 
 struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access);
+
+/**
+ * kiw_rereg_user_mr() - register a region once more, with some things changed
+ * @ibmr: region, which stays as it is
+ * @flags: IB_MR_REREG_*, what of the following counts; the rest is the region's
+ * @start: address in the process
+ * @length: bytes
+ * @iova: address for peers and work requests
+ * @access: IB_ACCESS_*
+ * @pd: protection domain, the region's or a new one
+ * @udata: of the call
+ *
+ * Return: the new region, with another STag, in whose favour RDMA core then deregisters the old
+ * one; or an error as of a registration, -EINVAL for memory of another process.
+ */
+struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
+				int access, struct ib_pd *pd, struct ib_udata *udata);
 int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 
 #endif /* KIWARP_MR_H */

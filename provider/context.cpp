@@ -84,6 +84,7 @@ constexpr pabi::ContextOps context_ops = {
 	.query_srq = query_srq,
 	.reg_mr = reg_mr,
 	.req_notify_cq = req_notify_cq,
+	.rereg_mr = rereg_mr,
 	.resize_cq = resize_cq,
 };
 

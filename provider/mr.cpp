@@ -30,6 +30,18 @@ ibv_mr *reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova
 	return &mr.release()->mr;
 }
 
+int rereg_mr(pabi::MemoryRegion *mr, int flags, ibv_pd *pd, void *address, std::size_t length, int access)
+{
+	pabi::ReregMr request{};
+	ib_uverbs_rereg_mr_resp response{};
+
+	if (Context::from(mr->mr.context).origin.inherited())
+		return EPERM;
+	return ibv_cmd_rereg_mr(mr, static_cast<std::uint32_t>(flags), address, length,
+		reinterpret_cast<std::uintptr_t>(address), access, pd, &request, sizeof(request), &response,
+		sizeof(response));
+}
+
 int dereg_mr(pabi::MemoryRegion *mr)
 {
 	if (Context::from(mr->mr.context).origin.inherited())

@@ -13,6 +13,7 @@ namespace kiw {
 
 // Operations; see ibv_reg_mr(3) and so on.
 ibv_mr *reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, int access);
+int rereg_mr(pabi::MemoryRegion *mr, int flags, ibv_pd *pd, void *address, std::size_t length, int access);
 int dereg_mr(pabi::MemoryRegion *mr);
 
 } // namespace kiw

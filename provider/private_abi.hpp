@@ -322,7 +322,7 @@ struct ContextOps {
 	Unused reg_mr_ex = nullptr;
 #endif
 	int (*req_notify_cq)(ibv_cq *, int solicited_only) = nullptr;
-	Unused rereg_mr = nullptr;
+	int (*rereg_mr)(MemoryRegion *, int flags, ibv_pd *, void *, std::size_t, int access) = nullptr;
 	int (*resize_cq)(ibv_cq *, int cqe) = nullptr;
 #if KIW_RDMA_CORE >= 65
 	Unused set_comp_cntr = nullptr;
@@ -386,6 +386,7 @@ using QueryPort = Request<24>;
 using AllocPd = Request<16>;
 using RegMr = Request<48>;
 using CreateCq = Request<40>;
+using ReregMr = Request<56>;
 using ResizeCq = Request<24>;
 using CreateSrq = Request<40>;
 using ModifySrq = Request<24>;
@@ -403,6 +404,7 @@ static_assert(sizeof(QueryPort) == command_header + sizeof(ib_uverbs_query_port)
 static_assert(sizeof(AllocPd) == command_header + sizeof(ib_uverbs_alloc_pd));
 static_assert(sizeof(RegMr) == command_header + sizeof(ib_uverbs_reg_mr));
 static_assert(sizeof(CreateCq) == command_header + sizeof(ib_uverbs_create_cq));
+static_assert(sizeof(ReregMr) == command_header + sizeof(ib_uverbs_rereg_mr));
 static_assert(sizeof(ResizeCq) == command_header + sizeof(ib_uverbs_resize_cq));
 static_assert(sizeof(CreateSrq) == command_header + sizeof(ib_uverbs_create_srq));
 static_assert(sizeof(ModifySrq) == command_header + sizeof(ib_uverbs_modify_srq));
@@ -447,6 +449,9 @@ int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, void *request, std::size_
 int ibv_cmd_dealloc_pd(ibv_pd *pd);
 int ibv_cmd_reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, int access,
 	kiw::pabi::MemoryRegion *mr, void *request, std::size_t request_size, void *response,
+	std::size_t response_size);
+int ibv_cmd_rereg_mr(kiw::pabi::MemoryRegion *mr, std::uint32_t flags, void *address, std::size_t length,
+	std::uint64_t iova, int access, ibv_pd *pd, void *request, std::size_t request_size, void *response,
 	std::size_t response_size);
 int ibv_cmd_dereg_mr(kiw::pabi::MemoryRegion *mr);
 int ibv_cmd_create_ah(

@@ -146,6 +146,22 @@ TEST_F(VerbsFaults, Mr)
 	munmap(memory, size);
 }
 
+TEST_F(VerbsFaults, ReregMr)
+{
+	const vt::Pd pd = vt::make_pd(context);
+	const vt::Region region(pd.get(), page);
+
+	every_fault(Allocates::something, {.call =
+							  [&] {
+								  return ibv_rereg_mr(region.mr(),
+										 IBV_REREG_MR_CHANGE_ACCESS, nullptr,
+										 nullptr, 0, vt::all_access)
+										 ? errno
+										 : 0;
+							  },
+						  .errors = {ENOMEM}});
+}
+
 TEST_F(VerbsFaults, MrOfPagesThatRegistrationMakes)
 {
 	const vt::Pd pd = vt::make_pd(context);

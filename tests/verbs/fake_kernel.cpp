@@ -474,6 +474,13 @@ int ibv_cmd_reg_mr(ibv_pd *pd, void *, std::size_t, std::uint64_t, int, kiw::pab
 	return 0;
 }
 
+int ibv_cmd_rereg_mr(kiw::pabi::MemoryRegion *, std::uint32_t, void *, std::size_t, std::uint64_t, int, ibv_pd *,
+	void *, std::size_t, void *, std::size_t)
+{
+	FakeKernel::instance->commands++;
+	return 0;
+}
+
 int ibv_cmd_dereg_mr(kiw::pabi::MemoryRegion *)
 {
 	FakeKernel::instance->commands++;

@@ -128,6 +128,11 @@ protected:
 					ah.context = kernel.context();
 					return kiw::destroy_ah(&ah) == EPERM;
 				}},
+			{"rereg_mr",
+				[this] {
+					return kiw::rereg_mr(&mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0) ==
+					       EPERM;
+				}},
 			{"dereg_mr",
 				[this] {
 					return kiw::dereg_mr(&mr) == EPERM;
