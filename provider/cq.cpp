@@ -6,7 +6,6 @@
 #include <sched.h>
 
 #include "context.hpp"
-#include "memory.hpp"
 #include "opcodes.hpp"
 #include "private_abi.hpp"
 #include "qp.hpp"
@@ -15,7 +14,7 @@ namespace kiw {
 
 namespace {
 
-static_assert(offsetof(Cq, ibv) == 0);
+static_assert(offsetof(Cq, ibv) == 0 && offsetof(Cq, ex) == 0);
 
 /// Empty polls in a row, 10 to 20 us of them, before the CPU is yielded to another process.
 constexpr std::uint32_t patience = 1024;
@@ -29,13 +28,11 @@ ibv_wc translate(const kiw_cqe &cqe)
 	wc.opcode = wc_opcode(cqe.opcode);
 	wc.byte_len = cqe.byte_len;
 	wc.qp_num = cqe.qp_num;
-	if (cqe.flags & KIW_CQE_GRH) {
-		wc.wc_flags = IBV_WC_GRH;
+	wc.wc_flags = wc_flags(cqe);
+	if (wc.wc_flags & IBV_WC_GRH)
 		wc.src_qp = cqe.src_qp;
-	} else if (cqe.flags & KIW_CQE_WITH_INV) {
-		wc.wc_flags = IBV_WC_WITH_INV;
+	else if (wc.wc_flags & IBV_WC_WITH_INV)
 		wc.invalidated_rkey = cqe.inv_stag;
-	}
 	return wc;
 }
 
@@ -67,25 +64,25 @@ int take(Cq &cq, int max, ibv_wc *wc, std::uint32_t &idle)
 
 } // namespace
 
-ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector)
+Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector)
 {
 	pabi::CreateCq request{};
 	pabi::Response<8, kiw_create_cq_resp> response{};
 
 	if (Context::from(context).origin.inherited()) {
 		errno = EPERM;
-		return nullptr;
+		return {};
 	}
 	Owner<Cq> cq = make<Cq>();
 	if (!cq) {
 		errno = ENOMEM;
-		return nullptr;
+		return {};
 	}
 	int error = ibv_cmd_create_cq(
 		context, cqe, channel, comp_vector, &cq->ibv, &request, sizeof(request), &response, sizeof(response));
 	if (error) {
 		errno = error;
-		return nullptr;
+		return {};
 	}
 
 	cq->origin = Context::from(context).origin;
@@ -94,9 +91,16 @@ ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 	if (error) {
 		ibv_cmd_destroy_cq(&cq->ibv);
 		errno = error;
-		return nullptr;
+		return {};
 	}
-	return &cq.release()->ibv;
+	return cq;
+}
+
+ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector)
+{
+	Owner<Cq> cq = make_cq(context, cqe, channel, comp_vector);
+
+	return cq ? &cq.release()->ibv : nullptr;
 }
 
 int resize_cq(ibv_cq *ibv, int cqe)
@@ -139,9 +143,8 @@ int poll_cq(ibv_cq *cq, int max, ibv_wc *wc)
 	std::uint32_t idle = 0;
 	const int found = take(Cq::from(cq), max, wc, idle);
 
-	// The completion may depend on a thread that waits for this CPU.
-	if (found == 0 && idle % patience == 0)
-		sched_yield();
+	if (found == 0)
+		Cq::found_nothing(idle);
 	return found;
 }
 
@@ -152,6 +155,12 @@ int req_notify_cq(ibv_cq *cq, int solicited_only)
 	Guard guard(Cq::from(cq).lock);
 	Cq::from(cq).ring.arm(solicited_only);
 	return 0;
+}
+
+void Cq::found_nothing(std::uint32_t idle)
+{
+	if (idle % patience == 0)
+		sched_yield();
 }
 
 void Cq::forget(const Qp &qp)

@@ -7,6 +7,7 @@
 #include <infiniband/verbs.h>
 
 #include "lock.hpp"
+#include "memory.hpp"
 #include "origin.hpp"
 #include "ring.hpp"
 
@@ -15,7 +16,10 @@ namespace kiw {
 struct Qp;
 
 struct alignas(64) Cq {
-	ibv_cq ibv;
+	union {
+		ibv_cq ibv;
+		ibv_cq_ex ex{}; ///< of ibv_create_cq_ex() only
+	};
 	CompletionRing ring;
 	Origin origin;
 	// Protects what follows, the slots, and which ring it is.
@@ -24,16 +28,29 @@ struct alignas(64) Cq {
 	std::uint32_t consumed = 0;
 	// Empty polls since the last completion.
 	std::uint32_t idle = 0;
+	// The completion between ibv_start_poll() and ibv_end_poll(), at consumed, or nullptr
+	const kiw_cqe *current = nullptr;
+	// The program polls it by one thread: the polls of ibv_cq_ex don't lock.
+	bool single_threaded = false;
 
 	static Cq &from(ibv_cq *cq) { return *reinterpret_cast<Cq *>(cq); }
+	static Cq &from(ibv_cq_ex *cq) { return *reinterpret_cast<Cq *>(cq); }
 
 	/// Makes poll_cq skip the completions of a QP, for which the kernel must add no more. When this
 	/// returns, no poll_cq uses the QP.
 	void forget(const Qp &qp);
+
+	/// After so many polls in a row that found nothing: now and then lets another thread have the CPU, which
+	/// the completion may depend on.
+	static void found_nothing(std::uint32_t idle);
 };
+
+/// A CQ of the kernel's, with its ring; empty and errno if there is none.
+Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
 
 // Operations; see ibv_create_cq(3) and so on.
 ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
+ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr); // cq_ex.cpp
 int resize_cq(ibv_cq *cq, int cqe);
 int destroy_cq(ibv_cq *cq);
 int poll_cq(ibv_cq *cq, int max, ibv_wc *wc);

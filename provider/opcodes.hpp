@@ -111,6 +111,14 @@ constexpr bool is_receive(std::uint8_t op)
 	return wc_opcode(op) & IBV_WC_RECV;
 }
 
+/// The flags of verbs that a completion has: which of its fields are valid.
+constexpr unsigned int wc_flags(const kiw_cqe &cqe)
+{
+	if (cqe.flags & KIW_CQE_GRH)
+		return IBV_WC_GRH;
+	return cqe.flags & KIW_CQE_WITH_INV ? unsigned{IBV_WC_WITH_INV} : 0;
+}
+
 static_assert(send_opcode(IBV_WR_RDMA_READ)->op == KIW_WR_READ && !send_opcode(IBV_WR_SEND_WITH_IMM));
 static_assert(is_receive(KIW_WR_RECV) && !is_receive(KIW_WR_SEND));
 

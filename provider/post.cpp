@@ -6,22 +6,14 @@
 #include <cstdint>
 #include <cstring>
 
-#include "ah.hpp"
 #include "opcodes.hpp"
+#include "posting.hpp"
 #include "qp.hpp"
 #include "srq.hpp"
 
 namespace kiw {
 
 namespace {
-
-static_assert(sizeof(ibv_sge) == sizeof(kiw_sge));
-static_assert(offsetof(ibv_sge, addr) == offsetof(kiw_sge, addr));
-static_assert(offsetof(ibv_sge, length) == offsetof(kiw_sge, length));
-static_assert(offsetof(ibv_sge, lkey) == offsetof(kiw_sge, lkey));
-
-constexpr std::uint64_t max_message = std::uint64_t{1} << 31;
-constexpr std::uint64_t max_datagram = KIW_UD_MAX_MSG;
 
 bool too_many_sges(int num_sge, std::uint32_t max)
 {
@@ -70,30 +62,6 @@ void write_remote(Remote remote, const ibv_send_wr &wr, kiw_wqe &wqe)
 	}
 }
 
-/// The slot's flags.
-std::uint8_t slot_flags(unsigned int send_flags, bool signal_all)
-{
-	std::uint8_t flags = 0;
-
-	if ((send_flags & IBV_SEND_SIGNALED) || signal_all)
-		flags |= KIW_WQE_SIGNALED;
-	if (send_flags & IBV_SEND_FENCE)
-		flags |= KIW_WQE_FENCE;
-	if (send_flags & IBV_SEND_SOLICITED)
-		flags |= KIW_WQE_SOLICITED;
-	if (send_flags & IBV_SEND_INLINE)
-		flags |= KIW_WQE_INLINE;
-	return flags;
-}
-
-/// Where a datagram goes. In ibv_send_wr this lies where other requests name the peer's memory.
-void write_dest(const ibv_send_wr &wr, kiw_ud_dest &dest)
-{
-	dest = Ah::from(wr.wr.ud.ah).dest;
-	dest.qpn = wr.wr.ud.remote_qpn;
-	dest.qkey = wr.wr.ud.remote_qkey;
-}
-
 /// Writes one request into its slot. Returns 0, or EINVAL and the slot is as good as untouched.
 int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 {
@@ -107,7 +75,7 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 		return EINVAL;
 
 	const std::uint64_t length = payload_length(wr);
-	if (length > (datagram ? max_datagram : max_message))
+	if (length > longest_message(datagram))
 		return EINVAL;
 
 	// Written in place: a local copy would be stored by fields and loaded whole, which stalls the CPU.
@@ -120,8 +88,10 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 	wqe.opcode = row->op;
 	wqe.flags = slot_flags(wr.send_flags & ~row->ignored, qp.signal_all);
 	wqe.wr_id = wr.wr_id;
+	// In ibv_send_wr the destination lies where other requests name the peer's memory.
 	if (datagram)
-		write_dest(wr, *reinterpret_cast<kiw_ud_dest *>(slot + sizeof(wqe)));
+		write_dest(wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey,
+			*reinterpret_cast<kiw_ud_dest *>(slot + sizeof(wqe)));
 	else
 		write_remote(row->remote, wr, wqe);
 	if (is_inline) {
@@ -194,13 +164,12 @@ struct SharedSide {
 	static bool wants_doorbell(const WorkRing &ring) { return ring.flags() & KIW_RING_FLUSH; }
 };
 
-/// Writes as much of a list as is valid and fits, and publishes it. Under the queue's lock. Returns 0,
-/// or the errno value of the request that *bad_wr then names.
+/// Writes as much of a list as is valid and fits, from an index on, which it moves behind. Under the queue's lock.
+/// Returns 0, or the errno value of the request that *bad_wr then names.
 template <typename Side>
-int fill(typename Side::Object &object, typename Side::Request *wr, typename Side::Request **bad_wr)
+int fill(typename Side::Object &object, std::uint32_t &index, typename Side::Request *wr, typename Side::Request **bad_wr)
 {
 	WorkQueue &queue = Side::queue(object);
-	std::uint32_t index = queue.next;
 	int error = 0;
 
 	for (; wr; wr = wr->next, index++) {
@@ -209,10 +178,6 @@ int fill(typename Side::Object &object, typename Side::Request *wr, typename Sid
 			*bad_wr = wr;
 			break;
 		}
-	}
-	if (index != queue.next) {
-		queue.next = index;
-		queue.ring.publish(index);
 	}
 	return error;
 }
@@ -277,37 +242,50 @@ std::uint32_t settle(typename Side::Object &object, const Batch &batch, int &ref
 	return std::min(kept, batch.count);
 }
 
+/// As publish_sends(), for any side.
+template <typename Side>
+std::uint32_t publish(typename Side::Object &object, std::uint32_t end, int &refused)
+{
+	WorkQueue &queue = Side::queue(object);
+	const Batch batch = {.first = queue.next,
+		.count = end - queue.next,
+		.accepted = queue.accepted.load(std::memory_order_relaxed),
+		.promises = queue.promises};
+	bool ring = false;
+
+	if (batch.count) {
+		queue.next = end;
+		queue.ring.publish(end);
+		ring = Side::wants_doorbell(queue.ring);
+		(ring ? queue.begun : queue.promises)++;
+	}
+	queue.lock.unlock();
+	if (!ring)
+		return batch.count;
+
+	// Without the lock: no thread waits for the one that sends in the kernel.
+	refused = Side::ring(object);
+	if (!refused) [[likely]] {
+		queue.accepted.fetch_add(1, std::memory_order_release);
+		return batch.count;
+	}
+	Side::refused(object);
+	queue.refused.fetch_add(1, std::memory_order_release);
+	return settle<Side>(object, batch, refused);
+}
+
 template <typename Side>
 int post(typename Side::Object &object, typename Side::Request *wr, typename Side::Request **bad_wr)
 {
 	WorkQueue &queue = Side::queue(object);
+	int refused = 0;
 
 	queue.lock_to_post();
-	Batch batch = {.first = queue.next,
-		.count = 0,
-		.accepted = queue.accepted.load(std::memory_order_relaxed),
-		.promises = queue.promises};
-	const int error = fill<Side>(object, wr, bad_wr);
-	batch.count = queue.next - batch.first;
-	const bool ring = batch.count && Side::wants_doorbell(queue.ring);
-	if (ring)
-		queue.begun++;
-	else if (batch.count)
-		queue.promises++;
-	queue.lock.unlock();
-	if (!ring)
-		return error;
-
-	// Without the lock: no thread waits for the one that sends in the kernel.
-	int refused = Side::ring(object);
-	if (!refused) [[likely]] {
-		queue.accepted.fetch_add(1, std::memory_order_release);
-		return error;
-	}
-	Side::refused(object);
-	queue.refused.fetch_add(1, std::memory_order_release);
-	std::uint32_t kept = settle<Side>(object, batch, refused);
-	if (kept == batch.count)
+	const std::uint32_t first = queue.next;
+	std::uint32_t end = first;
+	const int error = fill<Side>(object, end, wr, bad_wr);
+	std::uint32_t kept = publish<Side>(object, end, refused);
+	if (kept == end - first) [[likely]]
 		return error;
 	for (; kept; kept--)
 		wr = wr->next;
@@ -315,8 +293,10 @@ int post(typename Side::Object &object, typename Side::Request *wr, typename Sid
 	return refused;
 }
 
-/// Rings before the first request of a connection, and after a refusal, to find out whether doorbells are accepted.
-/// What was published before that, a later doorbell would send after all.
+} // namespace
+
+// Rings before the first request of a connection, and after a refusal, to find out whether doorbells are accepted.
+// What was published before that, a later doorbell would send after all.
 int check_connected(Qp &qp)
 {
 	if (qp.connected.load(std::memory_order_relaxed)) [[likely]]
@@ -330,7 +310,10 @@ int check_connected(Qp &qp)
 	return error;
 }
 
-} // namespace
+std::uint32_t publish_sends(Qp &qp, std::uint32_t end, int &refused)
+{
+	return publish<SendSide>(qp, end, refused);
+}
 
 int post_send(ibv_qp *ibv, ibv_send_wr *wr, ibv_send_wr **bad_wr)
 {

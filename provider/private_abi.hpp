@@ -184,7 +184,10 @@ static_assert(sizeof(MemoryRegion) == 56);
 static_assert(offsetof(MemoryRegion, type) == 48);
 static_assert(offsetof(MemoryRegion, access) == 52);
 
-/// comp_mask must stay 0: any QP may be passed to ibv_qp_to_qp_ex(), which reads it.
+/// Of QueuePair.comp_mask: qp_ex is valid. Any QP may be passed to ibv_qp_to_qp_ex(), which looks at it.
+inline constexpr std::uint32_t qp_is_extended = 2;
+
+/// comp_mask is set behind the command that makes the QP.
 struct QueuePair {
 	union {
 		ibv_qp qp;
@@ -199,6 +202,7 @@ static_assert(offsetof(QueuePair, comp_mask) == sizeof(ibv_qp_ex));
 static_assert(sizeof(QueuePair) == sizeof(ibv_qp_ex) + 16);
 static_assert(sizeof(ibv_cq) == 128);
 static_assert(sizeof(ibv_srq) == 128);
+static_assert(offsetof(ibv_cq_ex, async_events_completed) == offsetof(ibv_cq, async_events_completed));
 static_assert(sizeof(ibv_pd) == 16);
 static_assert(sizeof(ibv_ah) == 24);
 
@@ -231,11 +235,11 @@ struct ContextOps {
 #endif
 	Unused create_counters = nullptr;
 	ibv_cq *(*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector) = nullptr;
-	Unused create_cq_ex = nullptr;
+	ibv_cq_ex *(*create_cq_ex)(ibv_context *, ibv_cq_init_attr_ex *) = nullptr;
 	Unused create_flow = nullptr;
 	Unused create_flow_action_esp = nullptr;
 	ibv_qp *(*create_qp)(ibv_pd *, ibv_qp_init_attr *) = nullptr;
-	Unused create_qp_ex = nullptr;
+	ibv_qp *(*create_qp_ex)(ibv_context *, ibv_qp_init_attr_ex *) = nullptr;
 	Unused create_rwq_ind_table = nullptr;
 	ibv_srq *(*create_srq)(ibv_pd *, ibv_srq_init_attr *) = nullptr;
 	Unused create_srq_ex = nullptr;

@@ -9,7 +9,6 @@
 
 #include "context.hpp"
 #include "cq.hpp"
-#include "memory.hpp"
 
 namespace kiw {
 
@@ -46,30 +45,30 @@ int open_queues(Qp &qp, ibv_context *context, const ibv_qp_cap &cap, const kiw_c
 
 } // namespace
 
-ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
+Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
 {
 	pabi::RequestWith<64, kiw_create_qp_req> request{};
 	pabi::Response<32, kiw_create_qp_resp> response{};
 
 	if (Context::from(pd->context).origin.inherited()) {
 		errno = EPERM;
-		return nullptr;
+		return {};
 	}
 	Owner<Qp> qp = make<Qp>();
 	if (!qp) {
 		errno = ENOMEM;
-		return nullptr;
+		return {};
 	}
 	// An older module refuses it, too, but may not say it like this.
 	if (attr->qp_type == IBV_QPT_UD && !(Context::from(pd->context).features & KIW_FEATURE_UD)) {
 		errno = EOPNOTSUPP;
-		return nullptr;
+		return {};
 	}
 	request.own.cookie = qp->cookie();
 	int error = ibv_cmd_create_qp(pd, &qp->base.qp, attr, &request, sizeof(request), &response, sizeof(response));
 	if (error) {
 		errno = error;
-		return nullptr;
+		return {};
 	}
 	if (qp->is_datagram())
 		qp->head += sizeof(kiw_ud_dest);
@@ -77,13 +76,20 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
 	if (error) {
 		ibv_cmd_destroy_qp(&qp->base.qp);
 		errno = error;
-		return nullptr;
+		return {};
 	}
 	qp->origin = Context::from(pd->context).origin;
 	qp->signal_all = attr->sq_sig_all;
 	qp->max_inline = attr->cap.max_inline_data;
 	qp->doorbell.init(pd->context->cmd_fd, qp->base.qp.handle);
-	return &qp.release()->base.qp;
+	return qp;
+}
+
+ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
+{
+	Owner<Qp> qp = make_qp(pd, attr);
+
+	return qp ? &qp.release()->base.qp : nullptr;
 }
 
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr)

@@ -9,6 +9,7 @@
 
 #include "doorbell.hpp"
 #include "lock.hpp"
+#include "memory.hpp"
 #include "opcodes.hpp"
 #include "origin.hpp"
 #include "private_abi.hpp"
@@ -57,6 +58,18 @@ struct alignas(64) WorkQueue { // NOLINT(clang-analyzer-optin.performance.Paddin
 	void release_consumed_locked();
 };
 
+/// The requests between ibv_wr_start() and ibv_wr_complete() or ibv_wr_abort(); under the send queue's lock.
+struct Draft {
+	// Slot of the request that the setters are about, or nullptr
+	kiw_wqe *wqe = nullptr;
+	// Index behind the last request
+	std::uint32_t end = 0;
+	// The request still needs its destination.
+	bool nowhere = false;
+	// First error: nothing of the draft will be posted.
+	int error = 0;
+};
+
 struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	pabi::QueuePair base;
 	Origin origin;
@@ -69,8 +82,10 @@ struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	std::atomic<bool> connected = false;
 	WorkQueue sq;
 	WorkQueue rq;
+	Draft draft;
 
 	static Qp &from(ibv_qp *qp) { return *reinterpret_cast<Qp *>(qp); }
+	static Qp &from(ibv_qp_ex *qp) { return *reinterpret_cast<Qp *>(qp); }
 	static Qp &from_cookie(std::uint64_t cookie)
 	{
 		return *reinterpret_cast<Qp *>(cookie); // NOLINT(performance-no-int-to-ptr)
@@ -85,8 +100,12 @@ struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	void forget_completions();
 };
 
+/// A QP of the kernel's, with its rings; empty and errno if there is none. The capacities become those granted.
+Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr);
+
 // Operations; see ibv_create_qp(3) and so on. post_send() and post_recv() are in post.cpp.
 ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr);
+ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr); // wr.cpp
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr);
 int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask);
 int destroy_qp(ibv_qp *qp);

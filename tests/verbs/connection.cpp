@@ -124,15 +124,21 @@ Side::Side(Id id, std::shared_ptr<EventChannel> events, const Options &options)
 	send_cq_ = make_cq(context(), options.cq_entries, channel_.get());
 	recv_cq_ = make_cq(context(), options.cq_entries, channel_.get());
 
-	ibv_qp_init_attr attr{};
+	ibv_qp_init_attr_ex attr{};
 	attr.send_cq = send_cq_.get();
 	attr.recv_cq = recv_cq_.get();
 	attr.cap = options.cap;
 	attr.qp_type = IBV_QPT_RC;
 	attr.sq_sig_all = options.signal_all;
 	attr.srq = options.srq;
-	if (rdma_create_qp(id_.get(), options.srq ? options.srq->pd : pd_.get(), &attr))
-		fail("rdma_create_qp", errno);
+	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+	attr.pd = options.srq ? options.srq->pd : pd_.get();
+	if (options.send_ops) {
+		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		attr.send_ops_flags = options.send_ops;
+	}
+	if (rdma_create_qp_ex(id_.get(), &attr))
+		fail("rdma_create_qp_ex", errno);
 	cap_ = attr.cap;
 }
 

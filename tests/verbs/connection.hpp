@@ -59,6 +59,7 @@ struct Options {
 	bool signal_all = false;
 	int cq_entries = 512;
 	bool completion_channel = false;
+	std::uint64_t send_ops = 0; // the QP is made by rdma_create_qp_ex, with these builders
 	std::uint8_t type_of_service = 0;
 	std::uint8_t reads = 16;		// that may be outstanding, in both directions
 	std::vector<std::uint8_t> request_data; // private data

@@ -145,6 +145,16 @@ protected:
 				[this] {
 					return not_made(kiw::create_cq(kernel.context(), 8, nullptr, 0));
 				}},
+			{"create_cq_ex",
+				[this] {
+					return not_made(kiw::create_cq_ex(kernel.context(), &cq_ex_attr));
+				}},
+			{"create_qp_ex",
+				[this] {
+					qp_ex_attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+					qp_ex_attr.pd = kernel.pd();
+					return not_made(kiw::create_qp_ex(kernel.context(), &qp_ex_attr));
+				}},
 			{"create_qp",
 				[this] {
 					return not_made(new_qp());
@@ -224,6 +234,8 @@ protected:
 	kiw::pabi::MemoryRegion mr{.mr = {.context = kernel.context()}, .type = 0, .access = 0};
 	ibv_qp_attr attr{};
 	ibv_qp_init_attr init{};
+	ibv_qp_init_attr_ex qp_ex_attr{};
+	ibv_cq_init_attr_ex cq_ex_attr{};
 	ibv_wc wc{};
 	ibv_gid gid{};
 	ibv_ah_attr ah_attr{};

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Completion queues of ibv_create_cq_ex(): one completion at a time, read where it lies in the ring.
+//
+// The lock is held from ibv_start_poll() to ibv_end_poll(), unless the program has said that it polls by a single
+// thread. In between, a program may post and arm, but must not destroy a QP of this CQ: that waits for the lock.
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "context.hpp"
+#include "cq.hpp"
+#include "opcodes.hpp"
+#include "qp.hpp"
+
+namespace kiw {
+
+namespace {
+
+/// What can be read of a completion. InfiniBand's addresses are all 0, as in ibv_poll_cq(); an immediate value never
+/// comes, but the STag that a peer has invalidated is read by its name.
+constexpr std::uint64_t readable = IBV_WC_STANDARD_FLAGS;
+
+/// Makes the next completion the current one. Under the lock. Returns 0, ENOENT, or EIO when the ring is invalid.
+int advance(Cq &cq)
+{
+	const std::uint32_t produced = cq.ring.produced();
+	std::uint32_t index = cq.consumed;
+
+	cq.current = nullptr;
+	if (produced - index > cq.ring.entries()) [[unlikely]]
+		return EIO;
+	while (index != produced && (cq.ring.slot(index).flags & KIW_CQE_VOID))
+		[[unlikely]] index++;
+	if (index != cq.consumed) [[unlikely]] {
+		cq.consumed = index;
+		cq.ring.consume(index);
+	}
+	if (index == produced)
+		return ENOENT;
+
+	const kiw_cqe &cqe = cq.ring.slot(index);
+	Qp::from_cookie(cqe.cookie).complete(cqe);
+	cq.current = &cqe;
+	cq.ex.wr_id = cqe.wr_id;
+	cq.ex.status = static_cast<ibv_wc_status>(cqe.status);
+	return 0;
+}
+
+/// The current completion is through; its slot is the kernel's again.
+void leave(Cq &cq)
+{
+	if (!cq.current)
+		return;
+	cq.current = nullptr;
+	cq.ring.consume(++cq.consumed);
+}
+
+int start_poll(ibv_cq_ex *ex, ibv_poll_cq_attr *attr)
+{
+	Cq &cq = Cq::from(ex);
+
+	if (attr->comp_mask) [[unlikely]]
+		return EINVAL;
+	if (cq.origin.inherited()) [[unlikely]]
+		return EPERM;
+	if (!cq.single_threaded)
+		cq.lock.lock();
+	const int error = advance(cq);
+	const std::uint32_t idle = cq.idle = error ? cq.idle + 1 : 0;
+	if (!error)
+		return 0;
+	if (!cq.single_threaded)
+		cq.lock.unlock();
+	if (error == ENOENT)
+		Cq::found_nothing(idle);
+	return error;
+}
+
+int next_poll(ibv_cq_ex *ex)
+{
+	Cq &cq = Cq::from(ex);
+
+	leave(cq);
+	return advance(cq);
+}
+
+void end_poll(ibv_cq_ex *ex)
+{
+	Cq &cq = Cq::from(ex);
+
+	leave(cq);
+	if (!cq.single_threaded)
+		cq.lock.unlock();
+}
+
+const kiw_cqe &current(ibv_cq_ex *ex)
+{
+	return *Cq::from(ex).current;
+}
+
+/// A function of ibv_cq_ex that reads what completions of iWARP don't have
+template <typename T>
+T read_nothing(ibv_cq_ex *)
+{
+	return T{};
+}
+
+void set_readers(ibv_cq_ex &ex)
+{
+	ex.read_opcode = [](ibv_cq_ex *cq) {
+		return wc_opcode(current(cq).opcode);
+	};
+	ex.read_vendor_err = read_nothing;
+	ex.read_byte_len = [](ibv_cq_ex *cq) {
+		return current(cq).byte_len;
+	};
+	// ibv_wc_read_invalidated_rkey()
+	ex.read_imm_data = [](ibv_cq_ex *cq) -> __be32 {
+		return current(cq).inv_stag;
+	};
+	ex.read_qp_num = [](ibv_cq_ex *cq) {
+		return current(cq).qp_num;
+	};
+	ex.read_src_qp = [](ibv_cq_ex *cq) {
+		return current(cq).src_qp;
+	};
+	ex.read_wc_flags = [](ibv_cq_ex *cq) {
+		return wc_flags(current(cq));
+	};
+	ex.read_slid = read_nothing;
+	ex.read_sl = read_nothing;
+	ex.read_dlid_path_bits = read_nothing;
+}
+
+/// Whether kiwarp has all that is asked for.
+bool has_all(const ibv_cq_init_attr_ex &attr)
+{
+	return !(attr.wc_flags & ~readable) && !(attr.comp_mask & ~unsigned{IBV_CQ_INIT_ATTR_MASK_FLAGS}) &&
+	       !((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+		       (attr.flags & ~unsigned{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}));
+}
+
+} // namespace
+
+ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr)
+{
+	if (!has_all(*attr)) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	if (attr->cqe > INT32_MAX) {
+		errno = EINVAL;
+		return nullptr;
+	}
+	Owner<Cq> cq =
+		make_cq(context, static_cast<int>(attr->cqe), attr->channel, static_cast<int>(attr->comp_vector));
+	if (!cq)
+		return nullptr;
+	cq->single_threaded =
+		(attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+	cq->ex.start_poll = start_poll;
+	cq->ex.next_poll = next_poll;
+	cq->ex.end_poll = end_poll;
+	set_readers(cq->ex);
+	return &cq.release()->ex;
+}
+
+} // namespace kiw

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// What both ways of posting send requests share, ibv_post_send() and ibv_wr_start(): the parts of a slot, and how
+// requests that are written into the ring get to the kernel.
+#pragma once
+
+#include <cstdint>
+#include <infiniband/verbs.h>
+
+#include "ah.hpp"
+#include "kiwarp-abi.h"
+#include "qp.hpp"
+
+namespace kiw {
+
+static_assert(sizeof(ibv_sge) == sizeof(kiw_sge));
+static_assert(offsetof(ibv_sge, addr) == offsetof(kiw_sge, addr));
+static_assert(offsetof(ibv_sge, length) == offsetof(kiw_sge, length));
+static_assert(offsetof(ibv_sge, lkey) == offsetof(kiw_sge, lkey));
+
+inline constexpr std::uint64_t max_message = std::uint64_t{1} << 31;
+inline constexpr std::uint64_t max_datagram = KIW_UD_MAX_MSG;
+
+/// Bytes of the longest message
+constexpr std::uint64_t longest_message(bool datagram)
+{
+	return datagram ? max_datagram : max_message;
+}
+
+/// The slot's flags.
+inline std::uint8_t slot_flags(unsigned int send_flags, bool signal_all)
+{
+	std::uint8_t flags = 0;
+
+	if ((send_flags & IBV_SEND_SIGNALED) || signal_all)
+		flags |= KIW_WQE_SIGNALED;
+	if (send_flags & IBV_SEND_FENCE)
+		flags |= KIW_WQE_FENCE;
+	if (send_flags & IBV_SEND_SOLICITED)
+		flags |= KIW_WQE_SOLICITED;
+	if (send_flags & IBV_SEND_INLINE)
+		flags |= KIW_WQE_INLINE;
+	return flags;
+}
+
+/// Writes where a datagram goes.
+inline void write_dest(const ibv_ah *ah, std::uint32_t number, std::uint32_t key, kiw_ud_dest &dest)
+{
+	dest = Ah::from(ah).dest;
+	dest.qpn = number;
+	dest.qkey = key;
+}
+
+/// Finds out before the first request whether doorbells are accepted. Returns 0 or an errno value.
+int check_connected(Qp &qp);
+
+/// Publishes the send requests below an index, which were written under the lock that lock_to_post() took; gives the
+/// lock back, and rings the doorbell if the kernel needs one. Returns how many of them the kernel has; if these aren't
+/// all, refused is the errno value.
+std::uint32_t publish_sends(Qp &qp, std::uint32_t end, int &refused);
+
+} // namespace kiw
