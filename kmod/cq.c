@@ -36,12 +36,53 @@ static void cq_overflow(struct kiw_cq *cq)
 		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
 }
 
+/* The process has consumed more. */
+static void cq_look(struct kiw_cq *cq)
+{
+	const struct kiw_cq_ring *ring = cq->map.mem;
+
+	lockdep_assert_held(&cq->lock);
+	/* Pairs with the process's release when it has read slots. */
+	cq->cons = smp_load_acquire(&ring->cons);
+}
+
+/* Slots that aren't free, as far as is known; nonsense counts as full. */
+static u32 cq_used(const struct kiw_cq *cq)
+{
+	lockdep_assert_held(&cq->lock);
+	return min(min(cq->prod - cq->cons, cq->entries) + cq->held, cq->entries);
+}
+
+bool kiw_cq_hold(struct kiw_cq *cq, u32 n)
+{
+	unsigned long flags;
+	bool room;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	if (cq_used(cq) + n > cq->entries / 2)
+		cq_look(cq);
+	room = !cq->dead && cq_used(cq) + n <= cq->entries / 2;
+	if (room)
+		cq->held += n;
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return room;
+}
+
+void kiw_cq_unhold(struct kiw_cq *cq, u32 n)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	cq->held -= n;
+	spin_unlock_irqrestore(&cq->lock, flags);
+}
+
 /*
  * The handlers are called without the lock, so that they may do as they like. The CQ is still
  * there: completions are added for a QP, the QP keeps the CQ from being destroyed, and
  * kiw_destroy_qp() only returns once nobody is at work for the QP.
  */
-bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
+static bool cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n, u32 held)
 {
 	bool died = false, notify = false;
 	struct kiw_cq_ring *ring;
@@ -51,19 +92,17 @@ bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 
 	spin_lock_irqsave(&cq->lock, flags);
 	ring = cq->map.mem;
+	cq->held -= held;
 	if (cq->dead) {
 		spin_unlock_irqrestore(&cq->lock, flags);
 		return false;
 	}
 
-	used = cq->prod - cq->cons;
+	used = cq_used(cq);
 	if (n > cq->entries - used) {
-		/* Pairs with the process's release when it has read slots. */
-		cq->cons = smp_load_acquire(&ring->cons);
-		used = cq->prod - cq->cons;
+		cq_look(cq);
+		used = cq_used(cq);
 	}
-	/* Nonsense counts as full. */
-	used = min(used, cq->entries);
 	if (n > cq->entries - used) {
 		n = cq->entries - used;
 		cq->dead = true;
@@ -93,6 +132,16 @@ bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 	if (notify && cq->ibcq.comp_handler)
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 	return !died;
+}
+
+bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
+{
+	return cq_add(cq, cqe, n, 0);
+}
+
+bool kiw_cq_add_held(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
+{
+	return cq_add(cq, cqe, n, n);
 }
 
 int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,

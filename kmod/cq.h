@@ -22,6 +22,7 @@ struct kiw_device;
  * @cons: of the process, as seen when there was no room; not looked at as long as there is, for the
  *	process writes beside it
  * @entries: slots, a power of two
+ * @held: slots for completions that are certain to come, see kiw_cq_hold()
  * @dead: overflowed; nothing is added any more
  *
  * QPs use it without a reference: RDMA core refuses to destroy a CQ that a QP names.
@@ -34,6 +35,7 @@ struct kiw_cq {
 	u32			prod;
 	u32			cons;
 	u32			entries;
+	u32			held;
 	bool			dead;
 };
 
@@ -55,6 +57,25 @@ static inline struct kiw_cq *to_kiw_cq(struct ib_cq *ibcq)
  * Return: whether all were added; false means that the QP has to go to the error state.
  */
 bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
+
+/**
+ * kiw_cq_hold() - keep room for completions that are certain to come
+ * @cq: completion queue
+ * @n: how many
+ *
+ * What peers cause without a request of the process gets half of the queue, so that it can't leave
+ * too little for the requests: refused when the completions that are there, and those that room is
+ * kept for, would be more.
+ *
+ * Return: whether there is room. kiw_cq_add_held() or kiw_cq_unhold() has to follow.
+ */
+bool kiw_cq_hold(struct kiw_cq *cq, u32 n);
+
+/** kiw_cq_unhold() - the completions won't come */
+void kiw_cq_unhold(struct kiw_cq *cq, u32 n);
+
+/** kiw_cq_add_held() - as kiw_cq_add(), for completions that room was kept for */
+bool kiw_cq_add_held(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
 
 int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			 struct ib_udata *udata);

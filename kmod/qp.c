@@ -208,14 +208,14 @@ static int qp_respond(const struct kiw_qp *qp, struct ib_udata *udata)
 }
 
 /* Connected QPs are numbered in turn, datagram QPs by their port. */
-static int qp_number(struct kiw_qp *qp)
+static int qp_number(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 {
 	struct kiw_device *dev = qp->dev;
 	u32 qpn;
 	int ret;
 
 	if (kiw_qp_is_ud(qp)) {
-		ret = kiw_ud_open(qp);
+		ret = kiw_ud_open(qp, req);
 		if (ret < 0)
 			return ret;
 		qp->ibqp.qp_num = ret;
@@ -231,6 +231,17 @@ static int qp_number(struct kiw_qp *qp)
 	qp->ibqp.qp_num = qpn;
 	xa_store(&dev->qps, qpn, qp, GFP_KERNEL);
 	return 0;
+}
+
+static bool qp_check_request(const struct kiw_create_qp_req *req, enum ib_qp_type type,
+			     u32 features)
+{
+	bool plain = !req->flags && !req->udp_port && !req->seg_size && !req->record_timeout;
+
+	if (req->reserved || (!plain && (type != IB_QPT_UD || !(features & KIW_FEATURE_RECORD))))
+		return false;
+	return !(req->flags & ~KIW_QP_RECORD) && req->seg_size <= KIW_RECORD_MAX_SEG_SIZE &&
+	       req->record_timeout <= KIW_RECORD_MAX_TIMEOUT;
 }
 
 int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata)
@@ -254,11 +265,12 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	/* An earlier provider doesn't know their slots. */
 	if (attr->qp_type == IB_QPT_UD && !(uctx->features & KIW_FEATURE_UD))
 		return -EOPNOTSUPP;
-	if (udata->inlen < sizeof(req) || udata->outlen < sizeof(struct kiw_create_qp_resp))
+	if (udata->inlen < KIW_CREATE_QP_REQ_MIN ||
+	    udata->outlen < sizeof(struct kiw_create_qp_resp))
 		return -EINVAL;
-	if (ib_copy_from_udata(&req, udata, sizeof(req)))
+	if (ib_copy_from_udata(&req, udata, min(sizeof(req), udata->inlen)))
 		return -EFAULT;
-	if (req.flags || req.reserved)
+	if (!qp_check_request(&req, attr->qp_type, uctx->features))
 		return -EINVAL;
 	if (atomic_inc_return(&dev->num_qp) > KIW_MAX_QP) {
 		ret = -ENOMEM;
@@ -292,7 +304,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	if (ret)
 		goto free;
 	/* Last: it is found only when it is whole. */
-	ret = qp_number(qp);
+	ret = qp_number(qp, &req);
 	if (ret)
 		goto free;
 	return 0;

@@ -31,6 +31,10 @@ static const struct rdma_stat_desc stats_names[KIW_STAT_NUM] = {
 	[KIW_STAT_UD_NO_RECEIVES].name	= "ud_no_receives",
 	[KIW_STAT_UD_TOO_LONG].name	= "ud_too_long",
 	[KIW_STAT_UD_BAD_RECEIVES].name	= "ud_bad_receives",
+	[KIW_STAT_UD_RECORD_REFUSED].name = "ud_record_refused",
+	[KIW_STAT_UD_RECORD_FULL].name	= "ud_record_full",
+	[KIW_STAT_UD_RECORD_LATE].name	= "ud_record_late",
+	[KIW_STAT_UD_RECORD_TIMEOUTS].name = "ud_record_timeouts",
 };
 
 struct rdma_hw_stats *kiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)

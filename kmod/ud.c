@@ -10,6 +10,7 @@
 #include "ud.h"
 
 #include <linux/net.h>
+#include <linux/random.h>
 #include <linux/slab.h>
 #include <net/inet_sock.h>
 #include <net/udp.h>
@@ -18,6 +19,7 @@
 
 #include "compat.h"
 #include "qp.h"
+#include "ud_record.h"
 #include "ud_rx.h"
 #include "ud_tx.h"
 
@@ -44,6 +46,7 @@ static void ud_flush(struct kiw_ud *ud)
 	kiw_sq_flush(ud->qp);
 	spin_lock_bh(&ud->lock);
 	kiw_rq_flush(ud->qp, NULL);
+	kiw_ud_record_flush(ud);
 	swap(last, ud->last);
 	spin_unlock_bh(&ud->lock);
 	if (last)
@@ -157,10 +160,10 @@ static int ud_make_socket(struct kiw_device *dev, struct socket **sock)
 	return err;
 }
 
-static int ud_bind(struct socket *sock, struct kiw_device *dev)
+static int ud_bind(struct socket *sock, struct kiw_device *dev, u16 port)
 {
-	struct sockaddr_in6 any = { .sin6_family = AF_INET6 };
-	struct sockaddr_in any4 = { .sin_family = AF_INET };
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
+	struct sockaddr_in any4 = { .sin_family = AF_INET, .sin_port = htons(port) };
 	struct sock *sk = sock->sk;
 	int err;
 
@@ -202,7 +205,7 @@ static void ud_prepare(struct kiw_ud *ud)
 	sock_set_flag(sk, SOCK_BROADCAST);
 }
 
-int kiw_ud_open(struct kiw_qp *qp)
+int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 {
 	u32 sges = qp->sq.max_sge + qp->rq.max_sge;
 	struct kiw_ud *ud;
@@ -216,22 +219,32 @@ int kiw_ud_open(struct kiw_qp *qp)
 	ud->state = IB_QPS_RESET;
 	ud->req.sge = ud->sge;
 	ud->recv.sge = ud->sge + qp->sq.max_sge;
+	ud->seg_size = req->seg_size ?: KIW_RECORD_SEG_SIZE;
+	/* Peers remember messages of one that had the port before. */
+	ud->write_id = get_random_u32();
 	INIT_LIST_HEAD(&ud->groups);
 	INIT_DELAYED_WORK(&ud->work, ud_work);
+	if (req->flags & KIW_QP_RECORD) {
+		err = kiw_ud_record_open(ud, req->record_timeout);
+		if (err)
+			goto free;
+	}
 	err = ud_make_socket(qp->dev, &ud->sock);
 	if (err)
-		goto free;
+		goto close_record;
 	ud->open = true;
 	kiw_ud_listen(ud, ud->sock->sk);
 	ud_prepare(ud);
 	qp->ud = ud;
-	err = ud_bind(ud->sock, qp->dev);
+	err = ud_bind(ud->sock, qp->dev, req->udp_port);
 	if (err) {
 		kiw_ud_close(qp);
 		return kiw_ud_error(err);
 	}
 	return ntohs(inet_sk(ud->sock->sk)->inet_sport);
 
+close_record:
+	kiw_ud_record_close(ud);
 free:
 	kfree(ud);
 	return kiw_ud_error(err);
@@ -249,6 +262,7 @@ void kiw_ud_close(struct kiw_qp *qp)
 	/* Packets may outlive the socket, and even the module. */
 	WRITE_ONCE(ud->sock->sk->sk_write_space, ud->saved_write_space);
 	kiw_ud_unlisten(ud->sock);
+	kiw_ud_record_close(ud);
 	qp->ud = NULL;
 	kiw_batch_free(&ud->batch);
 	kfree_rcu(ud, rcu);
@@ -290,6 +304,7 @@ static int ud_change(struct kiw_ud *ud, const struct ib_qp_attr *attr, int mask)
 	else if (ud_is_rdma_cms(from, to, mask))
 		WRITE_ONCE(ud->qkey, RDMA_UDP_QKEY);
 	if (to == IB_QPS_RESET) {
+		kiw_ud_record_forget(ud);
 		kiw_rq_forget(&ud->qp->rq);
 		kiw_rq_open(&ud->qp->rq);
 	}

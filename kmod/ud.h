@@ -31,8 +31,9 @@
 #include "sq.h"
 
 struct kiw_qp;
+struct kiw_ud_records;
 
-/* Send requests that one caller sends, before the rest is left to the work */
+/* Datagrams that one caller sends, before the rest is left to the work */
 #define KIW_UD_BUDGET 256
 
 /**
@@ -47,11 +48,15 @@ struct kiw_qp;
  * @req: the send request that was taken
  * @taken: there is one, and UDP doesn't have it yet
  * @batch: its datagram, as far as it could be built
+ * @seg_size: bytes of a segment of a Write
+ * @write_id: number of the next Write, or of the one that was taken
+ * @write_done: bytes of it that UDP has taken
  * @msn: messages that were sent
  * @stalled: UDP had no room: kiw_ud_write_space() has the work go on
  * @fatal: the process is to be told that the QP is in error
  * @last: the process is to be told that the QP takes no request of an SRQ any more
  * @saved_write_space: the socket's own callback
+ * @records: of Writes that arrive, if the QP is a target; see ud_record.h
  * @groups: attachments to groups, see ud_group.c; protected by kiw_qp.mutex
  * @work: sends what a doorbell couldn't, or ends what a callback found broken
  * @rcu: callbacks may be on their way out
@@ -69,11 +74,15 @@ struct kiw_ud {
 	struct kiw_send_req	req;
 	struct kiw_batch	batch;
 	bool			taken;
+	u32			seg_size;
+	u32			write_id;
+	u32			write_done;
 	u32			msn;
 	bool			stalled;
 	bool			fatal;
 	bool			last;
 	void			(*saved_write_space)(struct sock *sk);
+	struct kiw_ud_records	*records;
 	struct list_head	groups;
 	struct delayed_work	work;
 	struct rcu_head		rcu;
@@ -83,10 +92,11 @@ struct kiw_ud {
 /**
  * kiw_ud_open() - give a new QP its socket
  * @qp: QP; all but its number is set
+ * @req: what the process asks for
  *
  * Return: the port, or a negative errno.
  */
-int kiw_ud_open(struct kiw_qp *qp);
+int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req);
 
 /** kiw_ud_close() - take the socket away; no callback uses the QP any more; may sleep */
 void kiw_ud_close(struct kiw_qp *qp);

@@ -11,9 +11,10 @@
 #include <linux/udp.h>
 
 #include "qp.h"
-#include "region.h"
 #include "srq.h"
 #include "ud.h"
+#include "ud_place.h"
+#include "ud_record.h"
 #include "proto/crc.h"
 #include "proto/dgram.h"
 
@@ -46,7 +47,7 @@ static bool udrx_crc_good(struct sk_buff *skb, u32 len)
 static enum kiw_stat udrx_judge(struct sk_buff *skb, struct kiw_dgram *d)
 {
 	u32 len = skb->len - sizeof(struct udphdr);
-	u8 buf[KIW_DGRAM_HDR_LEN];
+	u8 buf[KIW_DGRAM_HDR_MAX];
 	const u8 *hdr;
 
 	hdr = skb_header_pointer(skb, sizeof(struct udphdr), min_t(u32, len, sizeof(buf)), buf);
@@ -91,71 +92,14 @@ static void udrx_grh(const struct sk_buff *skb, u8 *grh)
 	four->check = ip_fast_csum(four, four->ihl);
 }
 
-/*
- * struct udrx_source - the bytes to place
- * @walk: over the message
- * @p: next bytes
- * @n: how many of them lie at @p, the last time perhaps more than the message has
- * @done: bytes of the message that were walked over
- */
-struct udrx_source {
-	struct skb_seq_state	walk;
-	const u8		*p;
-	u32			n;
-	u32			done;
-};
-
-/* Begin with the GRH. */
-static void udrx_source_open(struct udrx_source *src, struct sk_buff *skb, const u8 *grh, u32 len)
-{
-	u32 from = sizeof(struct udphdr) + KIW_DGRAM_HDR_LEN;
-
-	skb_prepare_seq_read(skb, from, from + len, &src->walk);
-	src->p = grh;
-	src->n = KIW_GRH_LEN;
-	src->done = 0;
-}
-
-/* The bytes are mapped before the region is: mappings are given back in the reverse order. */
-static bool udrx_source_fill(struct udrx_source *src)
-{
-	if (!src->n) {
-		src->n = skb_seq_read(src->done, &src->p, &src->walk);
-		src->done += src->n;
-	}
-	return src->n;
-}
-
-static bool udrx_to_region(const struct kiw_qp *qp, struct udrx_source *src,
-			   const struct kiw_sge *sge, u32 n)
-{
-	struct kiw_region_use use;
-	u64 addr = sge->addr;
-	u32 chunk;
-	void *to;
-
-	if (kiw_region_begin(qp, sge->lkey, IB_ACCESS_LOCAL_WRITE, addr, n, &use))
-		return false;
-	for (; n && udrx_source_fill(src); n -= chunk, addr += chunk) {
-		chunk = min(n, src->n);
-		to = kiw_region_chunk(use.region, addr, &chunk);
-		memcpy(to, src->p, chunk);
-		kunmap_local(to);
-		src->p += chunk;
-		src->n -= chunk;
-	}
-	kiw_region_end(&use);
-	return !n;
-}
-
-static bool udrx_to_list(const struct kiw_qp *qp, struct udrx_source *src,
+static bool udrx_to_list(const struct kiw_qp *qp, struct kiw_ud_source *src,
 			 const struct kiw_sge *sge, u32 len)
 {
 	u32 part;
 
 	for (; len; len -= part, sge++) {
 		part = min(len, sge->length);
-		if (part && !udrx_to_region(qp, src, sge, part))
+		if (part && kiw_ud_place(qp, src, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr, part))
 			return false;
 	}
 	return true;
@@ -163,14 +107,17 @@ static bool udrx_to_list(const struct kiw_qp *qp, struct udrx_source *src,
 
 static bool udrx_place(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
 {
-	struct udrx_source src;
+	struct kiw_ud_source src;
 	u8 grh[KIW_GRH_LEN];
 	bool placed;
 
 	udrx_grh(skb, grh);
-	udrx_source_open(&src, skb, grh, d->payload_len);
+	kiw_ud_source_open(&src, skb, d);
+	/* In front of the message */
+	src.p = grh;
+	src.n = KIW_GRH_LEN;
 	placed = udrx_to_list(ud->qp, &src, ud->recv.sge, KIW_GRH_LEN + d->payload_len);
-	skb_abort_seq_read(&src.walk);
+	kiw_ud_source_close(&src);
 	return placed;
 }
 
@@ -220,6 +167,8 @@ static bool udrx_deliver(struct kiw_ud *ud, struct sk_buff *skb, const struct ki
 		kiw_stat_inc(stats, KIW_STAT_UD_QKEY_ERRORS);
 		return true;
 	}
+	if (d->is_write)
+		return kiw_ud_record(ud, skb, d);
 	switch (udrx_take(ud)) {
 	case KIW_TAKE_ONE:
 		return udrx_complete(ud, skb, d);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A request becomes a datagram in memory of ours: nobody can change what its CRC covers. UDP is
- * called without waiting. Once it has the datagram, the request is complete; where the datagram
- * gets is nobody's promise.
+ * A request becomes a datagram, or several, in memory of ours: nobody can change what a CRC covers.
+ * UDP is called without waiting. Once it has the last, the request is complete; where datagrams get
+ * is nobody's promise.
  */
 #include "ud_tx.h"
 
@@ -135,21 +135,61 @@ static bool udtx_path(struct kiw_ud *ud, struct udtx_path *path)
 
 /* --- one datagram --------------------------------------------------------------------------- */
 
-/* Put the payload of the request into the datagram. Return: 0, -ENOMEM or -EFAULT. */
-static int udtx_put_payload(struct kiw_ud *ud, struct kiw_builder *f)
+/*
+ * Put @n bytes of the request's payload, from @skip on, into the datagram. Return: 0, -ENOMEM or
+ * -EFAULT.
+ */
+static int udtx_put_payload(struct kiw_ud *ud, struct kiw_builder *f, u32 skip, u32 n)
 {
 	const struct kiw_send_req *req = &ud->req;
 	enum kiw_region_fault fault;
 	const struct kiw_sge *sge;
 	int ret = 0;
+	u32 part;
 
 	if (req->wqe.flags & KIW_WQE_INLINE)
-		return kiw_fpdu_put(f, req->inline_data, req->len);
-	for (sge = req->sge; !ret && sge != req->sge + req->wqe.num_sge; sge++) {
-		if (sge->length)
-			ret = kiw_fpdu_put_region(f, sge->lkey, 0, sge->addr, sge->length, &fault);
+		return kiw_fpdu_put(f, req->inline_data + skip, n);
+	for (sge = req->sge; !ret && n; sge++) {
+		if (skip >= sge->length) {
+			skip -= sge->length;
+			continue;
+		}
+		part = min(n, sge->length - skip);
+		ret = kiw_fpdu_put_region(f, sge->lkey, 0, sge->addr + skip, part, &fault);
+		n -= part;
+		skip = 0;
 	}
 	return ret;
+}
+
+static bool udtx_is_write(const struct kiw_ud *ud)
+{
+	return ud->req.wqe.opcode == KIW_WR_WRITE;
+}
+
+/* Is the destination one that several receive at? That of a subnet's broadcast the target sees. */
+static bool udtx_to_group(const struct kiw_ud_dest *dest)
+{
+	const struct in6_addr *to = (const struct in6_addr *)dest->dgid;
+
+	if (dest->qpn == UDTX_GROUP_QPN)
+		return true;
+	if (!ipv6_addr_v4mapped(to))
+		return ipv6_addr_is_multicast(to);
+	return ipv4_is_multicast(to->s6_addr32[3]) || ipv4_is_lbcast(to->s6_addr32[3]);
+}
+
+/* The Write that was taken; more bytes than segments have room for make them longer. */
+static struct kiw_dgram_write udtx_write(const struct kiw_ud *ud)
+{
+	return (struct kiw_dgram_write){
+		.stag = ud->req.wqe.rkey,
+		.to = ud->req.wqe.remote_addr,
+		.id = ud->write_id,
+		.length = ud->req.len,
+		.seg_size = max_t(u32, ud->seg_size,
+				  DIV_ROUND_UP(ud->req.len, KIW_DGRAM_MAX_SEGS)),
+	};
 }
 
 /* Controlled keys, which have the top bit set, only privileged programs can give to a QP. */
@@ -158,28 +198,57 @@ static u32 udtx_qkey(const struct kiw_ud *ud)
 	return ud->req.dest.qkey & BIT(31) ? READ_ONCE(ud->qkey) : ud->req.dest.qkey;
 }
 
+/*
+ * Write the header of the next datagram. Return: its length, and in @payload how many bytes follow;
+ * or 0, and in @payload the request's status.
+ */
+static u32 udtx_build_header(struct kiw_ud *ud, u8 *hdr, u32 *payload)
+{
+	const struct kiw_send_req *req = &ud->req;
+	struct kiw_dgram_write w;
+
+	*payload = IB_WC_LOC_QP_OP_ERR;
+	if (memchr_inv(req->dest.reserved, 0, sizeof(req->dest.reserved)))
+		return 0;
+	if (req->wqe.opcode == KIW_WR_SEND) {
+		*payload = req->len;
+		if (req->len <= KIW_UD_MAX_MSG)
+			return kiw_dgram_build(hdr, req->wqe.flags & KIW_WQE_SOLICITED,
+					       udtx_qkey(ud), ud->msn);
+		*payload = IB_WC_LOC_LEN_ERR;
+		return 0;
+	}
+	if (!udtx_is_write(ud) || udtx_to_group(&req->dest) ||
+	    req->wqe.remote_addr + req->len < req->len)
+		return 0;
+	w = udtx_write(ud);
+	if (w.seg_size > KIW_DGRAM_MAX_SEG) {
+		*payload = IB_WC_LOC_LEN_ERR;
+		return 0;
+	}
+	*payload = kiw_dgram_seg_len(&w, ud->write_done);
+	return kiw_dgram_build_write(hdr, &w, ud->write_done, udtx_qkey(ud));
+}
+
 /* Return: the request's status, or -ENOMEM. */
 static int udtx_build(struct kiw_ud *ud)
 {
-	const struct kiw_send_req *req = &ud->req;
 	struct kiw_builder f = {
 		.batch = &ud->batch,
 		.qp = ud->qp,
 		.gfp = ud->sock->sk->sk_allocation,
 	};
-	u8 hdr[KIW_DGRAM_HDR_LEN];
+	u8 hdr[KIW_DGRAM_HDR_MAX];
+	u32 hdr_len, payload;
 	int ret;
 
 	BUILD_BUG_ON(KIW_UD_MAX_MSG != KIW_DGRAM_MAX_MSG);
-	if (req->wqe.opcode != KIW_WR_SEND ||
-	    memchr_inv(req->dest.reserved, 0, sizeof(req->dest.reserved)))
-		return IB_WC_LOC_QP_OP_ERR;
-	if (req->len > KIW_UD_MAX_MSG)
-		return IB_WC_LOC_LEN_ERR;
-	kiw_dgram_build(hdr, req->wqe.flags & KIW_WQE_SOLICITED, udtx_qkey(ud), ud->msn);
-	ret = kiw_fpdu_begin_datagram(&f, hdr, sizeof(hdr));
+	hdr_len = udtx_build_header(ud, hdr, &payload);
+	if (!hdr_len)
+		return payload;
+	ret = kiw_fpdu_begin_datagram(&f, hdr, hdr_len);
 	if (!ret)
-		ret = udtx_put_payload(ud, &f);
+		ret = udtx_put_payload(ud, &f, ud->write_done, payload);
 	if (!ret)
 		ret = kiw_fpdu_end_datagram(&f);
 	if (ret)
@@ -236,7 +305,23 @@ void kiw_ud_unsend(struct kiw_ud *ud)
 {
 	lockdep_assert_held(&ud->qp->mutex);
 	kiw_batch_clear(&ud->batch);
+	if (ud->taken && udtx_is_write(ud))
+		ud->write_id++;
+	ud->write_done = 0;
 	ud->taken = false;
+}
+
+/* UDP has taken a datagram. Return: whether there is more of the request. */
+static bool udtx_more(struct kiw_ud *ud)
+{
+	struct kiw_dgram_write w;
+
+	if (!udtx_is_write(ud))
+		return false;
+	w = udtx_write(ud);
+	ud->write_done += kiw_dgram_seg_len(&w, ud->write_done);
+	kiw_batch_clear(&ud->batch);
+	return ud->write_done < ud->req.len;
 }
 
 /* --- the ring ------------------------------------------------------------------------------- */
@@ -280,6 +365,8 @@ static enum kiw_ud_sent udtx_next(struct kiw_ud *ud)
 		return KIW_UD_SENT_STALLED;
 	if (status == -ENOMEM)
 		return KIW_UD_SENT_STARVED;
+	if (status == IB_WC_SUCCESS && udtx_more(ud))
+		return KIW_UD_SENT_SOME;
 	kiw_ud_unsend(ud);
 	kiw_sq_done(sq, ud->req.index, status);
 	return KIW_UD_SENT_SOME;

@@ -22,7 +22,7 @@ enum kiw_ud_sent {
 /**
  * kiw_ud_send() - send what is posted
  * @ud: of a QP in state RTS; its mutex is held
- * @budget: at most so many requests
+ * @budget: at most so many datagrams
  *
  * Return: see enum kiw_ud_sent.
  */

@@ -5,7 +5,7 @@
 
 local proto = Proto("kiwarp_dgram", "Datagram-iWARP")
 
-local opcodes = { [3] = "Send", [5] = "Send with Solicited Event" }
+local opcodes = { [0] = "Write-Record", [3] = "Send", [5] = "Send with Solicited Event" }
 
 local f = {
 	mark = ProtoField.uint8("kiwarp_dgram.mark", "Mark", base.HEX),
@@ -19,6 +19,11 @@ local f = {
 	queue = ProtoField.uint32("kiwarp_dgram.queue", "Queue Number", base.DEC),
 	number = ProtoField.uint32("kiwarp_dgram.number", "Number", base.DEC),
 	offset = ProtoField.uint32("kiwarp_dgram.offset", "Message Offset", base.DEC),
+	stag = ProtoField.uint32("kiwarp_dgram.stag", "STag", base.HEX),
+	to = ProtoField.uint64("kiwarp_dgram.to", "Tagged Offset", base.HEX),
+	id = ProtoField.uint32("kiwarp_dgram.id", "Message", base.DEC),
+	total = ProtoField.uint32("kiwarp_dgram.total", "Message length", base.DEC),
+	seg_size = ProtoField.uint32("kiwarp_dgram.seg_size", "Segment size", base.DEC),
 	payload = ProtoField.bytes("kiwarp_dgram.payload", "Payload"),
 	length = ProtoField.uint32("kiwarp_dgram.length", "Payload length", base.DEC),
 	crc = ProtoField.uint32("kiwarp_dgram.crc", "CRC-32C", base.HEX),
@@ -33,7 +38,8 @@ local e = {
 }
 proto.experts = e
 
-local HEADER, CRC = 20, 4
+local HEADER, WRITE_HEADER, CRC = 20, 36, 4
+local MAX_SEG_SIZE, MAX_SEGS = 65467, 1024
 
 -- Lua 5.2 has bit32, 5.3 and later have operators, Wireshark has bit: one that all versions of it know.
 local band, bxor, rshift, bnot = bit.band, bit.bxor, bit.rshift, bit.bnot
@@ -55,6 +61,38 @@ local function crc32c(bytes)
 	return band(bnot(c), 0xffffffff) % 0x100000000
 end
 
+-- Each returns the length of the header, a text, and whether the header is as the format wants it.
+
+local function send(buffer, t)
+	local opcode = band(buffer(3, 1):uint(), 0x0f)
+	t:add(f.qkey, buffer(4, 4))
+	t:add(f.queue, buffer(8, 4))
+	t:add(f.number, buffer(12, 4))
+	t:add(f.offset, buffer(16, 4))
+	local good = band(buffer(2, 1):uint(), 0xc3) == 0x41 and (opcode == 3 or opcode == 5) and
+		buffer(8, 4):uint() == 0 and buffer(16, 4):uint() == 0
+	return HEADER, string.format("%s, Q_Key 0x%08x", opcodes[opcode] or "?", buffer(4, 4):uint()), good
+end
+
+local function write(buffer, t)
+	t:add(f.stag, buffer(4, 4))
+	t:add(f.to, buffer(8, 8))
+	t:add(f.qkey, buffer(16, 4))
+	t:add(f.id, buffer(20, 4))
+	t:add(f.total, buffer(24, 4))
+	t:add(f.offset, buffer(28, 4))
+	t:add(f.seg_size, buffer(32, 4))
+	local total, offset, size = buffer(24, 4):uint(), buffer(28, 4):uint(), buffer(32, 4):uint()
+	local payload = buffer:len() - WRITE_HEADER - CRC
+	local last = band(buffer(2, 1):uint(), 0x40) ~= 0
+	local good = band(buffer(2, 1):uint(), 0x83) == 0x81 and band(buffer(3, 1):uint(), 0x0f) == 0 and
+		size >= 1 and size <= MAX_SEG_SIZE and total <= size * MAX_SEGS and offset % size == 0 and
+		(offset == 0 or offset < total) and payload == math.min(size, total - offset) and
+		last == (offset + payload == total)
+	return WRITE_HEADER, string.format("Write-Record %d, %d of %d, STag 0x%08x", buffer(20, 4):uint(), offset, total,
+		buffer(4, 4):uint()), good
+end
+
 function proto.dissector(buffer, pinfo, tree)
 	local length = buffer:len()
 	if length < 2 or buffer(0, 1):uint() ~= 0x0d then
@@ -68,7 +106,8 @@ function proto.dissector(buffer, pinfo, tree)
 		pinfo.cols.info = "another version"
 		return length
 	end
-	if length < HEADER + CRC then
+	local tagged = length > 2 and band(buffer(2, 1):uint(), 0x80) ~= 0
+	if length < (tagged and WRITE_HEADER or HEADER) + CRC then
 		t:add_proto_expert_info(e.malformed, "shorter than header and CRC")
 		return length
 	end
@@ -77,20 +116,14 @@ function proto.dissector(buffer, pinfo, tree)
 	t:add(f.ddp_version, buffer(2, 1))
 	t:add(f.rdmap_version, buffer(3, 1))
 	t:add(f.opcode, buffer(3, 1))
-	t:add(f.qkey, buffer(4, 4))
-	t:add(f.queue, buffer(8, 4))
-	t:add(f.number, buffer(12, 4))
-	t:add(f.offset, buffer(16, 4))
-	local payload = length - HEADER - CRC
+	local header, text, as_wanted = (tagged and write or send)(buffer, t)
+	local payload = length - header - CRC
 	t:add(f.length, payload):set_generated()
 	if payload > 0 then
-		t:add(f.payload, buffer(HEADER, payload))
+		t:add(f.payload, buffer(header, payload))
 	end
-
-	local opcode = band(buffer(3, 1):uint(), 0x0f)
-	if band(buffer(2, 1):uint(), 0xc3) ~= 0x41 or band(buffer(3, 1):uint(), 0xc0) ~= 0x40 or not opcodes[opcode] or
-		buffer(8, 4):uint() ~= 0 or buffer(16, 4):uint() ~= 0 then
-		t:add_proto_expert_info(e.malformed, "no whole Send")
+	if not as_wanted or band(buffer(3, 1):uint(), 0xc0) ~= 0x40 then
+		t:add_proto_expert_info(e.malformed, tagged and "no segment of a Write-Record" or "no whole Send")
 	end
 	local wire = t:add_le(f.crc, buffer(length - CRC, CRC))
 	local good = crc32c(buffer(0, length - CRC):bytes()) == buffer(length - CRC, CRC):le_uint()
@@ -98,7 +131,7 @@ function proto.dissector(buffer, pinfo, tree)
 	if not good then
 		wire:add_proto_expert_info(e.crc)
 	end
-	pinfo.cols.info = string.format("%s, %d bytes, Q_Key 0x%08x", opcodes[opcode] or "?", payload, buffer(4, 4):uint())
+	pinfo.cols.info = string.format("%s, %d bytes", text, payload)
 	return length
 end
 

@@ -75,9 +75,10 @@
  * What module and provider may know beyond version 2, as bits of a word that each tells the other.
  * Both use only what both know, so that neighbouring versions work together.
  */
-#define KIW_FEATURE_UD  0x1 /* datagram QPs: struct kiw_ud_dest in the send ring, KIW_CQE_GRH */
-#define KIW_FEATURE_SRQ 0x2 /* shared receive queues */
-#define KIW_FEATURES    (KIW_FEATURE_UD | KIW_FEATURE_SRQ)
+#define KIW_FEATURE_UD     0x1 /* datagram QPs: struct kiw_ud_dest in the send ring, KIW_CQE_GRH */
+#define KIW_FEATURE_SRQ    0x2 /* shared receive queues */
+#define KIW_FEATURE_RECORD 0x4 /* Write-Record: the members of kiw_create_qp_req behind flags */
+#define KIW_FEATURES       (KIW_FEATURE_UD | KIW_FEATURE_SRQ | KIW_FEATURE_RECORD)
 
 /* Appended to the get_context request; a provider may leave it out, and then knows no feature. */
 struct kiw_get_context_req {
@@ -116,12 +117,32 @@ struct kiw_resize_cq_resp {
 	struct kiw_ring_geometry ring;
 };
 
-/* Appended to the create_qp request. */
+/* Bits of kiw_create_qp_req.flags, of datagram QPs only. */
+#define KIW_QP_RECORD 0x1 /* peers may write into regions, and each message is recorded */
+
+/*
+ * Appended to the create_qp request. A provider without KIW_FEATURE_RECORD may end it behind
+ * reserved. All but cookie must be 0 for other QPs than datagram ones.
+ */
 struct kiw_create_qp_req {
 	__aligned_u64 cookie; /* comes back in each completion, not looked at */
-	__u32 flags;          /* none defined, must be 0 */
-	__u32 reserved;       /* must be 0 */
+	__u32 flags;          /* KIW_QP_* */
+	__u16 udp_port;       /* the QP's number; 0: an ephemeral port */
+	__u16 reserved;       /* must be 0 */
+	__u32 seg_size;       /* of Writes that are sent, bytes; 0: KIW_RECORD_SEG_SIZE */
+	__u32 record_timeout; /* of messages that stay incomplete, ms; 0: KIW_RECORD_TIMEOUT */
 };
+
+/* Bytes of the request of a provider without KIW_FEATURE_RECORD */
+#define KIW_CREATE_QP_REQ_MIN 16
+
+/* What fits into an Ethernet frame of 1500 bytes, also with IPv6, in multiples of 64 */
+#define KIW_RECORD_SEG_SIZE 1408
+/* The longest segment: one datagram of IPv4 */
+#define KIW_RECORD_MAX_SEG_SIZE 65467
+#define KIW_RECORD_MAX_SEGS     1024
+#define KIW_RECORD_TIMEOUT      1000  /* ms */
+#define KIW_RECORD_MAX_TIMEOUT  60000 /* ms */
 
 /* Appended to the create_qp response. */
 struct kiw_create_qp_resp {
@@ -176,7 +197,8 @@ enum kiw_wr_op {
 	KIW_WR_SEND_INV = 1,
 	KIW_WR_WRITE = 2,
 	KIW_WR_READ = 3,
-	KIW_WR_RECV = 4, /* in completions only */
+	KIW_WR_RECV = 4,   /* in completions only */
+	KIW_WR_RECORD = 5, /* in completions only: a peer has written, see struct kiw_cqe_record */
 };
 
 /* Bits of kiw_wqe.flags. */
@@ -194,7 +216,7 @@ enum kiw_wr_op {
  * behind the header, before the buffers. Reserved fields must be 0, or the request is refused.
  */
 struct kiw_wqe {
-	__u8 opcode; /* enum kiw_wr_op; of a datagram QP KIW_WR_SEND only */
+	__u8 opcode; /* enum kiw_wr_op; of a datagram QP KIW_WR_SEND and KIW_WR_WRITE only */
 	__u8 flags;  /* KIW_WQE_* */
 	__u8 num_sge;
 	__u8 reserved;
@@ -239,7 +261,7 @@ struct kiw_rqe {
 #define KIW_CQE_SOLICITED 0x01 /* receive: the sender asked for an event */
 #define KIW_CQE_WITH_INV  0x02 /* receive: inv_stag was invalidated */
 #define KIW_CQE_GRH       0x04 /* receive of a datagram: has src_qp, byte_len with KIW_GRH_LEN */
-#define KIW_CQE_VOID      0x80 /* set by the process only: skip this one */
+#define KIW_CQE_VOID      0x80 /* skip this one; set by the process, and in kiw_cqe_record */
 
 /* Completion ring slot. */
 struct kiw_cqe {
@@ -258,13 +280,39 @@ struct kiw_cqe {
 	__u8 reserved[29];
 };
 
+/* Bits of kiw_cqe_record.map */
+#define KIW_RECORD_MAP_BITS 128
+
+/*
+ * Second slot of the completion of a record. The first is a struct kiw_cqe with KIW_WR_RECORD, in
+ * which byte_len are the bytes that have arrived, wq_index is the number of the message, and src_qp
+ * the sender's UDP port. Both are published together.
+ *
+ * The message has ceil(length / seg_size) segments, at least one. A bit of the map stands for
+ * ceil(segments / KIW_RECORD_MAP_BITS) of them, in order, from the lowest bit of map[0] on. It is
+ * set when all of them have arrived.
+ */
+struct kiw_cqe_record {
+	__aligned_u64 addr;   /* of the first byte of the message, as the sender named it */
+	__aligned_u64 cookie; /* as in the first slot */
+	__aligned_u64 map[KIW_RECORD_MAP_BITS / 64];
+	__u8 opcode; /* KIW_WR_RECORD */
+	__u8 status; /* as in the first slot */
+	__u8 flags;  /* KIW_CQE_VOID: programs that know no records skip it */
+	__u8 reserved;
+	__u32 seg_size;
+	__u8 sgid[16]; /* the sender's address; those of IPv4 are mapped into IPv6 */
+	__u32 rkey;
+	__u32 length; /* of the message, bytes */
+};
+
 #define KIW_ABI_ASSERT(expression) static_assert(expression, #expression)
 
 KIW_ABI_ASSERT(sizeof(struct kiw_get_context_req) == 8);
 KIW_ABI_ASSERT(sizeof(struct kiw_get_context_resp) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_cq_resp) == 40);
 KIW_ABI_ASSERT(sizeof(struct kiw_resize_cq_resp) == 40);
-KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_req) == 16);
+KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_req) == 24);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_resp) == 80);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_srq_resp) == 40);
 KIW_ABI_ASSERT(sizeof(struct kiw_wq_ring) == KIW_RING_HEADER);
@@ -274,5 +322,6 @@ KIW_ABI_ASSERT(sizeof(struct kiw_wqe) == 32);
 KIW_ABI_ASSERT(sizeof(struct kiw_ud_dest) == 32);
 KIW_ABI_ASSERT(sizeof(struct kiw_rqe) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_cqe) == 64);
+KIW_ABI_ASSERT(sizeof(struct kiw_cqe_record) == sizeof(struct kiw_cqe));
 
 #endif /* KIWARP_ABI_H */

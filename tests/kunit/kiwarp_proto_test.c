@@ -14,6 +14,7 @@
 #include "proto/number.h"
 #include "proto/qpstate.h"
 #include "proto/range.h"
+#include "proto/record.h"
 #include "proto/term.h"
 #include "vectors.h"
 
@@ -277,6 +278,53 @@ static void malformed_datagrams_are_told_apart(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kiw_dgram_parse(b, 100, &d), KIW_DGRAM_OTHER_VERSION);
 	b[0] ^= 1;
 	KUNIT_EXPECT_EQ(test, kiw_dgram_parse(b, 100, &d), KIW_DGRAM_MALFORMED);
+}
+
+static void write_records_match_the_vectors(struct kunit *test)
+{
+	const struct kiw_dgram_write w = {
+		.stag = 0xaabbccdd, .to = 0x7f0000001000, .id = 9, .length = 20, .seg_size = 8,
+	};
+	u8 b[sizeof(vec_dgram_write_last)];
+	struct kiw_dgram d = {};
+	__le32 crc;
+	u32 n;
+
+	n = kiw_dgram_build_write(b, &w, 16, 0x11223344);
+	KUNIT_ASSERT_EQ(test, n, KIW_DGRAM_WRITE_LEN);
+	memcpy(b + n, "tail", 4);
+	crc = kiw_crc_wire(kiw_crc_update(kiw_crc_init(), b, n + 4));
+	memcpy(b + n + 4, &crc, sizeof(crc));
+	expect_vector(test, b, sizeof(b), vec_dgram_write_last, sizeof(vec_dgram_write_last));
+
+	KUNIT_EXPECT_EQ(test, kiw_dgram_parse(exact(test, vec_dgram_write_first, KIW_DGRAM_HDR_MAX),
+					      sizeof(vec_dgram_write_first), &d), KIW_DGRAM_OK);
+	KUNIT_EXPECT_TRUE(test, d.is_write);
+	KUNIT_EXPECT_EQ(test, d.payload_len, 8);
+	KUNIT_EXPECT_EQ(test, d.write.length, 20);
+	for (n = 0; n < KIW_DGRAM_WRITE_LEN + KIW_DGRAM_CRC_SIZE; n++)
+		KUNIT_EXPECT_EQ(test, kiw_dgram_parse(exact(test, vec_dgram_write_first,
+							    min_t(u32, n, KIW_DGRAM_HDR_MAX)),
+						      n, &d), KIW_DGRAM_MALFORMED);
+}
+
+static void records_count_their_segments(struct kunit *test)
+{
+	const struct kiw_dgram_write w = { .length = 1024 * 10 - 3, .seg_size = 10 };
+	struct kiw_record *r = (void *)exact(test, NULL, sizeof(*r));
+	u64 map[2];
+	u32 n;
+
+	kiw_record_begin(r, &w);
+	for (n = 1024; n-- > 1;)
+		kiw_record_add(r, n * 10);
+	KUNIT_EXPECT_EQ(test, r->missing, 1);
+	KUNIT_EXPECT_EQ(test, r->valid, w.length - 10);
+	KUNIT_EXPECT_FALSE(test, kiw_record_has(r, 0));
+	KUNIT_EXPECT_TRUE(test, kiw_record_has(r, 10230));
+	kiw_record_map(r, map);
+	KUNIT_EXPECT_EQ(test, map[0], ~1ull);
+	KUNIT_EXPECT_EQ(test, map[1], ~0ull);
 }
 
 static void untagged_sequence_is_policed(struct kunit *test)
@@ -617,6 +665,8 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(malformed_segments_get_their_error),
 	KUNIT_CASE(datagrams_match_the_vectors),
 	KUNIT_CASE(malformed_datagrams_are_told_apart),
+	KUNIT_CASE(write_records_match_the_vectors),
+	KUNIT_CASE(records_count_their_segments),
 	KUNIT_CASE(untagged_sequence_is_policed),
 	KUNIT_CASE(region_is_checked_to_the_octet),
 	KUNIT_CASE(largest_ulpdu_fits_one_segment),

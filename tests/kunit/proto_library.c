@@ -14,4 +14,5 @@
 #include "../../kmod/proto/mpa_terms.c"
 #include "../../kmod/proto/number.c"
 #include "../../kmod/proto/qpstate.c"
+#include "../../kmod/proto/record.c"
 #include "../../kmod/proto/term.c"

@@ -12,7 +12,7 @@ struct Outcome {
 // As the receiver does: the header alone, or what there is of it
 Outcome parse(const Bytes &datagram)
 {
-	const Bytes hdr = first(datagram, std::min<std::size_t>(datagram.size(), KIW_DGRAM_HDR_LEN));
+	const Bytes hdr = first(datagram, std::min<std::size_t>(datagram.size(), KIW_DGRAM_HDR_MAX));
 	Outcome o{};
 
 	o.verdict = kiw_dgram_parse(hdr.data(), static_cast<std::uint32_t>(datagram.size()), &o.dgram);
@@ -126,6 +126,126 @@ TEST(Dgram, queue_and_offset_are_zero)
 	for (const std::size_t at : {8, 9, 10, 11, 16, 17, 18, 19})
 		for (unsigned bit = 0; bit < 8; bit++)
 			EXPECT_EQ(parse(changed(at, std::uint8_t(1 << bit))).verdict, KIW_DGRAM_MALFORMED);
+}
+
+const kiw_dgram_write some_write = {.stag = 0xaabbccdd, .to = 0x7f0000001000, .id = 9, .length = 20, .seg_size = 8};
+
+Bytes segment(const kiw_dgram_write &w, std::uint32_t offset)
+{
+	Bytes b(KIW_DGRAM_WRITE_LEN);
+
+	EXPECT_EQ(kiw_dgram_build_write(b.data(), &w, offset, 0x11223344), b.size());
+	return b + counting(kiw_dgram_seg_len(&w, offset) + KIW_DGRAM_CRC_SIZE);
+}
+
+TEST(DgramWrite, built_ones_match_the_vectors)
+{
+	Bytes b(KIW_DGRAM_WRITE_LEN);
+
+	kiw_dgram_build_write(b.data(), &some_write, 0, 0x11223344);
+	EXPECT_EQ(with_crc(b + bytes("headhead")), bytes(vec_dgram_write_first));
+	kiw_dgram_build_write(b.data(), &some_write, 16, 0x11223344);
+	EXPECT_EQ(with_crc(b + bytes("tail")), bytes(vec_dgram_write_last));
+}
+
+TEST(DgramWrite, vectors_parse_into_what_they_were_made_from)
+{
+	for (const auto &[vector, offset, length] :
+		{std::tuple(bytes(vec_dgram_write_first), 0u, 8u), {bytes(vec_dgram_write_last), 16u, 4u}}) {
+		const Outcome o = parse(vector);
+
+		EXPECT_EQ(o.verdict, KIW_DGRAM_OK);
+		EXPECT_TRUE(o.dgram.is_write);
+		EXPECT_EQ(o.dgram.hdr_len, KIW_DGRAM_WRITE_LEN);
+		EXPECT_EQ(o.dgram.qkey, 0x11223344u);
+		EXPECT_EQ(o.dgram.offset, offset);
+		EXPECT_EQ(o.dgram.payload_len, length);
+		EXPECT_EQ(o.dgram.write.stag, some_write.stag);
+		EXPECT_EQ(o.dgram.write.to, some_write.to);
+		EXPECT_EQ(o.dgram.write.id, some_write.id);
+		EXPECT_EQ(o.dgram.write.length, some_write.length);
+		EXPECT_EQ(o.dgram.write.seg_size, some_write.seg_size);
+	}
+	EXPECT_FALSE(parse(bytes(vec_dgram_send)).dgram.is_write);
+}
+
+TEST(DgramWrite, shorter_ones_are_malformed)
+{
+	const Bytes b = segment({.stag = 1, .to = 2, .id = 3, .length = 0, .seg_size = 8}, 0);
+
+	EXPECT_EQ(parse(b).verdict, KIW_DGRAM_OK);
+	for (std::size_t n = 0; n < b.size(); n++)
+		EXPECT_EQ(parse(first(b, n)).verdict, KIW_DGRAM_MALFORMED) << n;
+}
+
+TEST(DgramWrite, nothing_but_writes_is_tagged)
+{
+	for (unsigned ddp = 0x80; ddp < 256; ddp++) {
+		for (unsigned rdmap = 0; rdmap < 256; rdmap++) {
+			Bytes b = segment(some_write, 16);
+			b[2] = std::uint8_t(ddp);
+			b[3] = std::uint8_t(rdmap);
+			const bool is_good = (ddp & 0xc3) == 0xc1 && (rdmap & 0xc0) == 0x40 && (rdmap & 0xf) == 0;
+
+			ASSERT_EQ(parse(b).verdict, is_good ? KIW_DGRAM_OK : KIW_DGRAM_MALFORMED)
+				<< ddp << " " << rdmap;
+		}
+	}
+}
+
+// Every segment size and length up to some; every offset and payload length, and L or not, around it
+TEST(DgramWrite, segments_of_a_message_are_the_same_or_apart)
+{
+	for (std::uint32_t seg_size = 0; seg_size < 6; seg_size++)
+		for (std::uint32_t length = 0; length < 14; length++)
+			for (std::uint32_t offset = 0; offset < 16; offset++)
+				for (std::uint32_t payload = 0; payload < 8; payload++)
+					for (const bool last : {false, true}) {
+						const kiw_dgram_write w = {
+							.stag = 1, .to = 1000, .id = 0, .length = 40, .seg_size = 8};
+						Bytes b = first(segment(w, 0), KIW_DGRAM_WRITE_LEN) +
+							  counting(payload + KIW_DGRAM_CRC_SIZE);
+						b[2] = last ? 0xc1 : 0x81;
+						b[27] = std::uint8_t(length);
+						b[31] = std::uint8_t(offset);
+						b[35] = std::uint8_t(seg_size);
+						const bool there = seg_size && offset % seg_size == 0 &&
+								   (offset < length || (offset == 0 && length == 0));
+						const bool good = there &&
+								  payload == std::min(seg_size, length - offset) &&
+								  last == (offset + payload == length);
+
+						ASSERT_EQ(parse(b).verdict, good ? KIW_DGRAM_OK : KIW_DGRAM_MALFORMED)
+							<< seg_size << " " << length << " " << offset << " " << payload;
+					}
+}
+
+TEST(DgramWrite, longest_message_has_so_many_of_the_longest_segments)
+{
+	kiw_dgram_write w = some_write;
+
+	EXPECT_EQ(KIW_DGRAM_MAX_SEG, 65535 - 20 - 8 - 36 - 4);
+	w.seg_size = KIW_DGRAM_MAX_SEG;
+	w.length = w.seg_size * KIW_DGRAM_MAX_SEGS;
+	EXPECT_EQ(kiw_dgram_segs(&w), KIW_DGRAM_MAX_SEGS);
+	EXPECT_EQ(parse(segment(w, w.length - w.seg_size)).verdict, KIW_DGRAM_OK);
+	EXPECT_EQ(parse(segment(w, 0)).verdict, KIW_DGRAM_OK);
+	w.length++;
+	EXPECT_EQ(parse(segment(w, 0)).verdict, KIW_DGRAM_MALFORMED);
+	w.length = w.seg_size += 1;
+	EXPECT_EQ(parse(segment(w, 0)).verdict, KIW_DGRAM_MALFORMED);
+}
+
+TEST(DgramWrite, no_segment_lies_in_front_of_its_message)
+{
+	Bytes b = segment(some_write, 16);
+
+	std::fill_n(b.begin() + 8, 8, std::uint8_t(0));
+	b[15] = 16;
+	EXPECT_EQ(parse(b).verdict, KIW_DGRAM_OK);
+	EXPECT_EQ(parse(b).dgram.write.to, 0u);
+	b[15] = 15;
+	EXPECT_EQ(parse(b).verdict, KIW_DGRAM_MALFORMED);
 }
 
 } // namespace

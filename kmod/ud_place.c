@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "ud_place.h"
+
+#include <linux/udp.h>
+
+#include "qp.h"
+#include "proto/dgram.h"
+
+void kiw_ud_source_open(struct kiw_ud_source *src, struct sk_buff *skb, const struct kiw_dgram *d)
+{
+	u32 from = sizeof(struct udphdr) + d->hdr_len;
+
+	skb_prepare_seq_read(skb, from, from + d->payload_len, &src->walk);
+	src->p = NULL;
+	src->n = 0;
+	src->done = 0;
+}
+
+/* The bytes are mapped before the region is: mappings are given back in the reverse order. */
+static bool place_fill(struct kiw_ud_source *src)
+{
+	if (!src->n) {
+		src->n = skb_seq_read(src->done, &src->p, &src->walk);
+		src->done += src->n;
+	}
+	return src->n;
+}
+
+enum kiw_region_fault kiw_ud_place(const struct kiw_qp *qp, struct kiw_ud_source *src, u32 stag,
+				   int access, u64 addr, u32 n)
+{
+	enum kiw_region_fault fault;
+	struct kiw_region_use use;
+	u32 chunk;
+	void *to;
+
+	fault = kiw_region_begin(qp, stag, access, addr, n, &use);
+	if (fault)
+		return fault;
+	for (; n && place_fill(src); n -= chunk, addr += chunk) {
+		chunk = min(n, src->n);
+		to = kiw_region_chunk(use.region, addr, &chunk);
+		memcpy(to, src->p, chunk);
+		kunmap_local(to);
+		src->p += chunk;
+		src->n -= chunk;
+	}
+	kiw_region_end(&use);
+	/* The walk ends early for a datagram that is shorter than UDP says, which none is. */
+	WARN_ON_ONCE(n);
+	return KIW_REGION_OK;
+}

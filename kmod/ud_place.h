@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Datagram QPs: the payload of a datagram, and regions that it goes to. */
+#ifndef KIWARP_UD_PLACE_H
+#define KIWARP_UD_PLACE_H
+
+#include <linux/skbuff.h>
+
+#include "region.h"
+
+struct kiw_dgram;
+struct kiw_qp;
+
+/**
+ * struct kiw_ud_source - the bytes to place; on the stack
+ * @walk: over the payload
+ * @p: next bytes
+ * @n: how many of them lie at @p, the last time perhaps more than the payload has
+ * @done: bytes of the payload that were walked over
+ */
+struct kiw_ud_source {
+	struct skb_seq_state	walk;
+	const u8		*p;
+	u32			n;
+	u32			done;
+};
+
+/**
+ * kiw_ud_source_open() - begin with the payload of a datagram; kiw_ud_source_close() has to follow
+ * @src: source
+ * @skb: datagram, from its UDP header on
+ * @d: its header
+ */
+void kiw_ud_source_open(struct kiw_ud_source *src, struct sk_buff *skb, const struct kiw_dgram *d);
+
+static inline void kiw_ud_source_close(struct kiw_ud_source *src)
+{
+	skb_abort_seq_read(&src->walk);
+}
+
+/**
+ * kiw_ud_place() - copy the next bytes into a region
+ * @qp: QP, held
+ * @src: source with @n bytes at least
+ * @stag: region
+ * @access: IB_ACCESS_* that is needed
+ * @addr: first byte
+ * @n: bytes, not 0
+ *
+ * Return: %KIW_REGION_OK, or why nothing was copied.
+ */
+enum kiw_region_fault kiw_ud_place(const struct kiw_qp *qp, struct kiw_ud_source *src, u32 stag,
+				   int access, u64 addr, u32 n);
+
+#endif /* KIWARP_UD_PLACE_H */

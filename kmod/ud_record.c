@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A message is known by its sender's address and port and its number. A segment of one that is over
+ * is dropped before it is placed: the program may be using the memory by now. So many are remembered
+ * that this holds for all that a network delays by less than the time they take to come.
+ */
+#include "ud_record.h"
+
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/jhash.h>
+#include <linux/random.h>
+#include <linux/skbuff.h>
+#include <linux/slab.h>
+#include <linux/udp.h>
+#include <linux/workqueue.h>
+#include <net/ipv6.h>
+#include <net/route.h>
+
+#include "cq.h"
+#include "qp.h"
+#include "ud.h"
+#include "ud_place.h"
+#include "proto/dgram.h"
+#include "proto/record.h"
+
+/* Slots that a completion takes: struct kiw_cqe and struct kiw_cqe_record */
+#define RECORD_CQES 2
+
+/**
+ * struct record_key - which message
+ * @from: address of the sender; those of IPv4 are mapped
+ * @port: its UDP port
+ * @id: number of the message
+ */
+struct record_key {
+	struct in6_addr	from;
+	u32		port;
+	u32		id;
+};
+
+/**
+ * struct record_slot - a message that is incomplete
+ * @key: which one
+ * @deadline: jiffies
+ * @record: what of it has arrived
+ */
+struct record_slot {
+	struct record_key	key;
+	unsigned long		deadline;
+	struct kiw_record	record;
+};
+
+/**
+ * struct kiw_ud_records - a target
+ * @ud: QP's part
+ * @timeout: jiffies
+ * @seed: of the hashes
+ * @open: slots in use
+ * @hash: of the key of each slot, never 0; 0: the slot is free
+ * @past_hash: the same of messages that are over
+ * @past_next: the oldest of them, which is forgotten next
+ * @past: their keys
+ * @late: the work that looks for deadlines; queued as long as there are some
+ * @slot: messages that are incomplete
+ */
+struct kiw_ud_records {
+	struct kiw_ud		*ud;
+	unsigned long		timeout;
+	u32			seed;
+	u32			open;
+	u32			hash[KIW_UD_RECORDS];
+	u32			past_hash[KIW_UD_PAST];
+	u32			past_next;
+	struct record_key	past[KIW_UD_PAST];
+	struct delayed_work	late;
+	struct record_slot	slot[KIW_UD_RECORDS];
+};
+
+/* --- messages ------------------------------------------------------------------------------- */
+
+static void record_key_init(struct record_key *key, const struct sk_buff *skb, u32 id)
+{
+	memset(key, 0, sizeof(*key));
+	if (skb->protocol == htons(ETH_P_IPV6))
+		key->from = ipv6_hdr(skb)->saddr;
+	else
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, &key->from);
+	key->port = ntohs(udp_hdr(skb)->source);
+	key->id = id;
+}
+
+static u32 record_hash(const struct kiw_ud_records *rs, const struct record_key *key)
+{
+	BUILD_BUG_ON(sizeof(*key) % sizeof(u32));
+	return jhash2((const u32 *)key, sizeof(*key) / sizeof(u32), rs->seed) ?: 1;
+}
+
+static struct record_slot *record_find(struct kiw_ud_records *rs, const struct record_key *key,
+				       u32 hash)
+{
+	u32 i;
+
+	for (i = 0; i < KIW_UD_RECORDS; i++) {
+		if (rs->hash[i] == hash && !memcmp(&rs->slot[i].key, key, sizeof(*key)))
+			return &rs->slot[i];
+	}
+	return NULL;
+}
+
+static bool record_is_past(const struct kiw_ud_records *rs, const struct record_key *key, u32 hash)
+{
+	u32 i;
+
+	for (i = 0; i < KIW_UD_PAST; i++) {
+		if (rs->past_hash[i] == hash && !memcmp(&rs->past[i], key, sizeof(*key)))
+			return true;
+	}
+	return false;
+}
+
+/* A message is over: its slot is free, and its segments are late from now on. */
+static void record_end(struct kiw_ud_records *rs, struct record_slot *slot)
+{
+	u32 i = slot - rs->slot, past = rs->past_next++ % KIW_UD_PAST;
+
+	rs->past[past] = slot->key;
+	rs->past_hash[past] = rs->hash[i];
+	rs->hash[i] = 0;
+	rs->open--;
+}
+
+/* --- completions ---------------------------------------------------------------------------- */
+
+static struct kiw_cq *record_cq(const struct kiw_ud *ud)
+{
+	return to_kiw_cq(ud->qp->ibqp.recv_cq);
+}
+
+/* Room for the completion was kept. Return: as kiw_cq_add(). */
+static bool record_report(struct kiw_ud *ud, const struct record_key *key,
+			  const struct kiw_record *r, enum ib_wc_status status)
+{
+	const struct kiw_qp *qp = ud->qp;
+	union {
+		struct kiw_cqe		cqe[RECORD_CQES];
+		struct {
+			struct kiw_cqe		first;
+			struct kiw_cqe_record	second;
+		};
+	} c = {};
+
+	c.first.cookie = qp->cookie;
+	c.first.qp_num = qp->ibqp.qp_num;
+	c.first.byte_len = r->valid;
+	c.first.wq_index = key->id;
+	c.first.src_qp = key->port;
+	c.first.opcode = KIW_WR_RECORD;
+	c.first.status = status;
+	/* A sender knows nothing of what the target waits for. */
+	c.first.flags = KIW_CQE_SOLICITED;
+	c.second.addr = r->write.to;
+	c.second.cookie = qp->cookie;
+	kiw_record_map(r, (u64 *)c.second.map);
+	c.second.opcode = KIW_WR_RECORD;
+	c.second.status = status;
+	c.second.flags = KIW_CQE_VOID;
+	c.second.seg_size = r->write.seg_size;
+	memcpy(c.second.sgid, &key->from, sizeof(c.second.sgid));
+	c.second.rkey = r->write.stag;
+	c.second.length = r->write.length;
+	return kiw_cq_add_held(record_cq(ud), c.cqe, RECORD_CQES);
+}
+
+/* Report all incomplete messages whose time is over at @now; those of all times if @all. */
+static void record_report_late(struct kiw_ud_records *rs, bool all, enum ib_wc_status status)
+{
+	struct record_slot *slot;
+
+	lockdep_assert_held(&rs->ud->lock);
+	for (slot = rs->slot; rs->open && slot != rs->slot + KIW_UD_RECORDS; slot++) {
+		if (!rs->hash[slot - rs->slot] ||
+		    (!all && time_before(jiffies, slot->deadline)))
+			continue;
+		kiw_stat_inc(&rs->ud->qp->dev->stats, KIW_STAT_UD_RECORD_TIMEOUTS);
+		/* A queue that is dead has told so. */
+		record_report(rs->ud, &slot->key, &slot->record, status);
+		record_end(rs, slot);
+	}
+}
+
+static void record_late(struct work_struct *work)
+{
+	struct kiw_ud_records *rs = container_of(to_delayed_work(work), struct kiw_ud_records, late);
+	struct kiw_ud *ud = rs->ud;
+
+	spin_lock_bh(&ud->lock);
+	record_report_late(rs, false, IB_WC_SUCCESS);
+	if (rs->open && ud->open)
+		mod_delayed_work(system_wq, &rs->late, rs->timeout / 4 + 1);
+	spin_unlock_bh(&ud->lock);
+}
+
+void kiw_ud_record_flush(struct kiw_ud *ud)
+{
+	lockdep_assert_held(&ud->lock);
+	if (ud->records)
+		record_report_late(ud->records, true, IB_WC_WR_FLUSH_ERR);
+}
+
+void kiw_ud_record_forget(struct kiw_ud *ud)
+{
+	struct kiw_ud_records *rs = ud->records;
+	struct record_slot *slot;
+
+	if (!rs)
+		return;
+	for (slot = rs->slot; slot != rs->slot + KIW_UD_RECORDS; slot++) {
+		if (!rs->hash[slot - rs->slot])
+			continue;
+		kiw_cq_unhold(record_cq(ud), RECORD_CQES);
+		record_end(rs, slot);
+	}
+}
+
+/* --- segments ------------------------------------------------------------------------------- */
+
+static bool record_drop(struct kiw_ud *ud, enum kiw_stat why)
+{
+	kiw_stat_inc(&ud->qp->dev->stats, why);
+	return true;
+}
+
+/* Groups are never written to: only a datagram to an address of this host counts. */
+static bool record_is_unicast(const struct sk_buff *skb)
+{
+	if (skb->protocol == htons(ETH_P_IPV6))
+		return !ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr);
+	return skb_rtable(skb) &&
+	       !(skb_rtable(skb)->rt_flags & (RTCF_BROADCAST | RTCF_MULTICAST));
+}
+
+/* May the peer write to all of the message? */
+static bool record_may_write(const struct kiw_ud *ud, const struct kiw_dgram_write *w)
+{
+	struct kiw_region_use use;
+
+	if (!w->length)
+		return true;
+	if (kiw_region_begin(ud->qp, w->stag, IB_ACCESS_REMOTE_WRITE, w->to, w->length, &use))
+		return false;
+	kiw_region_end(&use);
+	return true;
+}
+
+static bool record_place(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
+{
+	struct kiw_ud_source src;
+	enum kiw_region_fault fault;
+
+	if (!d->payload_len)
+		return true;
+	kiw_ud_source_open(&src, skb, d);
+	fault = kiw_ud_place(ud->qp, &src, d->write.stag, IB_ACCESS_REMOTE_WRITE,
+			     d->write.to + d->offset, d->payload_len);
+	kiw_ud_source_close(&src);
+	if (fault)
+		return false;
+	kiw_traffic_received(&ud->qp->dev->stats, skb->len - sizeof(struct udphdr), 1);
+	return true;
+}
+
+/* The first segment that arrives of a message. Return: its slot, or NULL: it was dropped. */
+static struct record_slot *record_begin(struct kiw_ud_records *rs, const struct record_key *key,
+					u32 hash, const struct kiw_dgram *d)
+{
+	struct kiw_ud *ud = rs->ud;
+	struct record_slot *slot;
+	u32 i;
+
+	if (record_is_past(rs, key, hash)) {
+		record_drop(ud, KIW_STAT_UD_RECORD_LATE);
+		return NULL;
+	}
+	for (i = 0; i < KIW_UD_RECORDS && rs->hash[i]; i++)
+		;
+	if (!record_may_write(ud, &d->write)) {
+		record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
+		return NULL;
+	}
+	if (i == KIW_UD_RECORDS || !kiw_cq_hold(record_cq(ud), RECORD_CQES)) {
+		record_drop(ud, KIW_STAT_UD_RECORD_FULL);
+		return NULL;
+	}
+	slot = &rs->slot[i];
+	rs->hash[i] = hash;
+	slot->key = *key;
+	kiw_record_begin(&slot->record, &d->write);
+	if (!rs->open++)
+		mod_delayed_work(system_wq, &rs->late, rs->timeout);
+	return slot;
+}
+
+/* A message of several segments */
+static bool record_segment(struct kiw_ud_records *rs, const struct record_key *key,
+			   struct sk_buff *skb, const struct kiw_dgram *d)
+{
+	u32 hash = record_hash(rs, key);
+	struct kiw_ud *ud = rs->ud;
+	struct record_slot *slot;
+	bool added;
+
+	slot = record_find(rs, key, hash);
+	if (!slot) {
+		slot = record_begin(rs, key, hash, d);
+		if (!slot)
+			return true;
+	} else if (!kiw_record_same(&slot->record, &d->write)) {
+		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
+	} else if (kiw_record_has(&slot->record, d->offset)) {
+		return record_drop(ud, KIW_STAT_UD_RECORD_LATE);
+	}
+	slot->deadline = jiffies + rs->timeout;
+	/* Where the region went meanwhile, the message stays incomplete. */
+	if (!record_place(ud, skb, d))
+		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
+	kiw_record_add(&slot->record, d->offset);
+	if (slot->record.missing)
+		return true;
+	added = record_report(ud, key, &slot->record, IB_WC_SUCCESS);
+	record_end(rs, slot);
+	return added;
+}
+
+/* A message of one segment */
+static bool record_whole(struct kiw_ud *ud, const struct record_key *key, struct sk_buff *skb,
+			 const struct kiw_dgram *d)
+{
+	struct kiw_record r;
+
+	if (!kiw_cq_hold(record_cq(ud), RECORD_CQES))
+		return record_drop(ud, KIW_STAT_UD_RECORD_FULL);
+	if (!record_place(ud, skb, d)) {
+		kiw_cq_unhold(record_cq(ud), RECORD_CQES);
+		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
+	}
+	kiw_record_begin(&r, &d->write);
+	kiw_record_add(&r, 0);
+	return record_report(ud, key, &r, IB_WC_SUCCESS);
+}
+
+bool kiw_ud_record(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
+{
+	struct record_key key;
+
+	lockdep_assert_held(&ud->lock);
+	if (!ud->records || !record_is_unicast(skb))
+		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
+	record_key_init(&key, skb, d->write.id);
+	if (kiw_dgram_segs(&d->write) == 1)
+		return record_whole(ud, &key, skb, d);
+	return record_segment(ud->records, &key, skb, d);
+}
+
+int kiw_ud_record_open(struct kiw_ud *ud, u32 timeout)
+{
+	struct kiw_ud_records *rs = kvzalloc(sizeof(*rs), GFP_KERNEL_ACCOUNT);
+
+	BUILD_BUG_ON(KIW_RECORD_MAX_SEGS != KIW_DGRAM_MAX_SEGS);
+	BUILD_BUG_ON(KIW_RECORD_MAX_SEG_SIZE != KIW_DGRAM_MAX_SEG);
+	if (!rs)
+		return -ENOMEM;
+	rs->ud = ud;
+	rs->timeout = msecs_to_jiffies(timeout ?: KIW_RECORD_TIMEOUT);
+	rs->seed = get_random_u32();
+	INIT_DELAYED_WORK(&rs->late, record_late);
+	ud->records = rs;
+	return 0;
+}
+
+/* Callbacks on their way out see that the QP isn't open, and don't come here. */
+void kiw_ud_record_close(struct kiw_ud *ud)
+{
+	if (!ud->records)
+		return;
+	cancel_delayed_work_sync(&ud->records->late);
+	kiw_ud_record_forget(ud);
+	kvfree(ud->records);
+	ud->records = NULL;
+}
