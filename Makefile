@@ -7,6 +7,7 @@ O ?= build
 DESTDIR ?=
 MULTIARCH ?= $(or $(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null),$(shell $(CC) -print-multiarch))
 LIBDIR ?= /usr/lib$(addprefix /,$(MULTIARCH))
+INCLUDEDIR ?= /usr/include
 
 top := $(CURDIR)
 out := $(abspath $(O))
@@ -69,6 +70,9 @@ install: modules provider
 install-provider:
 	install -d $(DESTDIR)$(LIBDIR)/libibverbs $(DESTDIR)/etc/libibverbs.d
 	install $(out)/provider/libkiwarp-rdmav*.so $(DESTDIR)$(LIBDIR)/libibverbs/
+	ln -sf libibverbs/$(notdir $(wildcard $(out)/provider/libkiwarp-rdmav*.so)) $(DESTDIR)$(LIBDIR)/libkiwarp.so.1
+	ln -sf libkiwarp.so.1 $(DESTDIR)$(LIBDIR)/libkiwarp.so
+	install -D -m 644 provider/kiwarpdv.h $(DESTDIR)$(INCLUDEDIR)/infiniband/kiwarpdv.h
 	install -m 644 $(out)/provider/kiwarp.driver $(DESTDIR)/etc/libibverbs.d/
 
 ## guest-install: what has been built, into DESTDIR for the kernel KVER, without building anything

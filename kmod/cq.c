@@ -230,7 +230,7 @@ static int cq_replace(struct kiw_cq *cq, struct kiw_ring_map *map, u32 entries)
 	for (;;) {
 		spin_lock_irqsave(&cq->lock, flags);
 		prod = cq->prod;
-		if (prod - cons > room) {
+		if (prod - cons + cq->held > room) {
 			spin_unlock_irqrestore(&cq->lock, flags);
 			return -EINVAL;
 		}

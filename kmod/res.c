@@ -98,16 +98,18 @@ int kiw_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 int kiw_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 {
 	struct kiw_cq *cq = to_kiw_cq(ibcq);
-	const struct kiw_cq_ring *ring = cq->map.mem;
+	const struct kiw_cq_ring *ring;
 	struct res_value values[] = {
 		{ "unpolled" },
-		{ "armed", READ_ONCE(ring->arm) },
+		{ "armed" },
 		{ "overflowed" },
 	};
 	unsigned long flags;
 
 	spin_lock_irqsave(&cq->lock, flags);
+	ring = cq->map.mem;
 	values[0].value = cq->prod - READ_ONCE(ring->cons);
+	values[1].value = READ_ONCE(ring->arm);
 	values[2].value = cq->dead;
 	spin_unlock_irqrestore(&cq->lock, flags);
 	return res_put(msg, values, ARRAY_SIZE(values));

@@ -48,7 +48,7 @@ struct RecvOpcode {
 };
 
 inline constexpr RecvOpcode recv_opcodes[] = {
-	{KIW_WR_RECV, IBV_WC_RECV},
+	{KIW_WR_RECV, IBV_WC_RECV}, {KIW_WR_RECORD, IBV_WC_DRIVER1}, // takes no request
 };
 
 namespace detail {
@@ -120,6 +120,6 @@ constexpr unsigned int wc_flags(const kiw_cqe &cqe)
 }
 
 static_assert(send_opcode(IBV_WR_RDMA_READ)->op == KIW_WR_READ && !send_opcode(IBV_WR_SEND_WITH_IMM));
-static_assert(is_receive(KIW_WR_RECV) && !is_receive(KIW_WR_SEND));
+static_assert(is_receive(KIW_WR_RECV) && is_receive(KIW_WR_RECORD) && !is_receive(KIW_WR_SEND));
 
 } // namespace kiw

@@ -75,7 +75,7 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 		return EINVAL;
 
 	const std::uint64_t length = payload_length(wr);
-	if (length > longest_message(datagram))
+	if (length > longest_message(datagram, row->op))
 		return EINVAL;
 
 	// Written in place: a local copy would be stored by fields and loaded whole, which stalls the CPU.

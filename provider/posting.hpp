@@ -20,11 +20,14 @@ static_assert(offsetof(ibv_sge, lkey) == offsetof(kiw_sge, lkey));
 
 inline constexpr std::uint64_t max_message = std::uint64_t{1} << 31;
 inline constexpr std::uint64_t max_datagram = KIW_UD_MAX_MSG;
+inline constexpr std::uint64_t max_record = std::uint64_t{KIW_RECORD_MAX_SEGS} * KIW_RECORD_MAX_SEG_SIZE;
 
 /// Bytes of the longest message
-constexpr std::uint64_t longest_message(bool datagram)
+constexpr std::uint64_t longest_message(bool datagram, std::uint8_t op)
 {
-	return datagram ? max_datagram : max_message;
+	if (!datagram)
+		return max_message;
+	return op == KIW_WR_WRITE ? max_record : max_datagram;
 }
 
 /// The slot's flags.

@@ -45,7 +45,7 @@ int open_queues(Qp &qp, ibv_context *context, const ibv_qp_cap &cap, const kiw_c
 
 } // namespace
 
-Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
+Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr, const kiw_create_qp_req &own)
 {
 	pabi::RequestWith<64, kiw_create_qp_req> request{};
 	pabi::Response<32, kiw_create_qp_resp> response{};
@@ -64,6 +64,7 @@ Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
 		errno = EOPNOTSUPP;
 		return {};
 	}
+	request.own = own;
 	request.own.cookie = qp->cookie();
 	int error = ibv_cmd_create_qp(pd, &qp->base.qp, attr, &request, sizeof(request), &response, sizeof(response));
 	if (error) {

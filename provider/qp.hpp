@@ -94,14 +94,22 @@ struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	std::uint64_t cookie() const { return reinterpret_cast<std::uintptr_t>(this); }
 
 	/// Frees the slots that a completion tells to be free. Under the CQ's lock.
-	void complete(const kiw_cqe &cqe) { (is_receive(cqe.opcode) ? rq : sq).release_through(cqe.wq_index); }
+	void complete(const kiw_cqe &cqe)
+	{
+		if (cqe.opcode != KIW_WR_RECORD)
+			(is_receive(cqe.opcode) ? rq : sq).release_through(cqe.wq_index);
+	}
 
 	/// Takes its completions out of both CQs.
 	void forget_completions();
 };
 
 /// A QP of the kernel's, with its rings; empty and errno if there is none. The capacities become those granted.
-Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr);
+/// The request is passed on, with the cookie.
+Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr, const kiw_create_qp_req &own = {});
+/// As create_qp_ex(), with what else the kernel is asked for. The device must have KIW_FEATURE_RECORD, if it is
+/// anything.
+ibv_qp *create_qp_with(ibv_context *context, ibv_qp_init_attr_ex *attr, const kiw_create_qp_req &own); // wr.cpp
 
 // Operations; see ibv_create_qp(3) and so on. post_send() and post_recv() are in post.cpp.
 ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr);

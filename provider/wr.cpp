@@ -110,7 +110,7 @@ std::byte *begin_payload(Qp &qp, std::uint64_t length)
 		fail(qp, EINVAL);
 		return nullptr;
 	}
-	if (length > longest_message(qp.is_datagram())) [[unlikely]] {
+	if (length > longest_message(qp.is_datagram(), wqe->opcode)) [[unlikely]] {
 		fail(qp, EINVAL);
 		return nullptr;
 	}
@@ -235,7 +235,13 @@ void wr_abort(ibv_qp_ex *ex)
 
 constexpr std::uint64_t ops_of_connections =
 	IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
-constexpr std::uint64_t ops_of_datagrams = IBV_QP_EX_WITH_SEND;
+
+/// Those of datagram queue pairs, whose Writes are Write-Records
+std::uint64_t ops_of_datagrams(ibv_context *context)
+{
+	return IBV_QP_EX_WITH_SEND |
+	       (Context::from(context).features & KIW_FEATURE_RECORD ? std::uint64_t{IBV_QP_EX_WITH_RDMA_WRITE} : 0);
+}
 
 /// Those that a libibverbs may lack
 template <typename Ex>
@@ -290,9 +296,9 @@ void set_ops(ibv_qp_ex &ex, std::uint64_t ops, bool datagram)
 constexpr std::uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
 /// Returns 0 or an errno value.
-int check(const ibv_qp_init_attr_ex &attr)
+int check(ibv_context *context, const ibv_qp_init_attr_ex &attr)
 {
-	const std::uint64_t ops = attr.qp_type == IBV_QPT_UD ? ops_of_datagrams : ops_of_connections;
+	const std::uint64_t ops = attr.qp_type == IBV_QPT_UD ? ops_of_datagrams(context) : ops_of_connections;
 
 	if (!(attr.comp_mask & IBV_QP_INIT_ATTR_PD))
 		return EINVAL;
@@ -304,14 +310,14 @@ int check(const ibv_qp_init_attr_ex &attr)
 
 } // namespace
 
-ibv_qp *create_qp_ex(ibv_context *, ibv_qp_init_attr_ex *attr)
+ibv_qp *create_qp_with(ibv_context *context, ibv_qp_init_attr_ex *attr, const kiw_create_qp_req &own)
 {
-	if (const int error = check(*attr)) {
+	if (const int error = check(context, *attr)) {
 		errno = error;
 		return nullptr;
 	}
 	// Begins with the members of ibv_qp_init_attr, so that a program can pass it for one.
-	Owner<Qp> qp = make_qp(attr->pd, reinterpret_cast<ibv_qp_init_attr *>(attr));
+	Owner<Qp> qp = make_qp(attr->pd, reinterpret_cast<ibv_qp_init_attr *>(attr), own);
 	if (!qp)
 		return nullptr;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
@@ -319,6 +325,11 @@ ibv_qp *create_qp_ex(ibv_context *, ibv_qp_init_attr_ex *attr)
 		qp->base.comp_mask = pabi::qp_is_extended;
 	}
 	return &qp.release()->base.qp;
+}
+
+ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr)
+{
+	return create_qp_with(context, attr, {});
 }
 
 } // namespace kiw

@@ -6,16 +6,35 @@
 
 namespace ud {
 
+namespace {
+
+vt::Cq make_recv_cq(ibv_context *context, const Options &options, ibv_comp_channel *channel)
+{
+	if (!options.extended_cq)
+		return vt::make_cq(context, options.completions, channel);
+	ibv_cq_init_attr_ex attr{};
+
+	attr.cqe = static_cast<std::uint32_t>(options.completions);
+	attr.channel = channel;
+	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+	ibv_cq_ex *cq = ibv_create_cq_ex(context, &attr);
+	if (!cq)
+		vt::fail("ibv_create_cq_ex", errno);
+	return vt::Cq(ibv_cq_ex_to_cq(cq));
+}
+
+} // namespace
+
 End::End(const std::string &device, const Options &options)
 	: device_(device),
 	  context_(vt::open_device(device)),
 	  pd_(vt::make_pd(context_.get())),
 	  channel_(ibv_create_comp_channel(context_.get())),
 	  send_cq_(vt::make_cq(context_.get(), options.completions)),
-	  recv_cq_(vt::make_cq(context_.get(), options.completions, channel_.get())),
+	  recv_cq_(make_recv_cq(context_.get(), options, channel_.get())),
 	  memory_(std::make_unique<vt::Region>(pd_.get(), options.memory))
 {
-	ibv_qp_init_attr attr{};
+	ibv_qp_init_attr_ex attr{};
 
 	attr.send_cq = send_cq_.get();
 	attr.recv_cq = recv_cq_.get();
@@ -24,9 +43,15 @@ End::End(const std::string &device, const Options &options)
 		srq_ = vt::make_srq(pd_.get(), options.depth, options.sges);
 	attr.srq = srq();
 	attr.cap = {options.depth, options.depth, options.sges, options.sges, options.max_inline};
-	qp_.reset(ibv_create_qp(pd_.get(), &attr));
+	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+	attr.pd = pd_.get();
+	if (options.send_ops) {
+		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		attr.send_ops_flags = options.send_ops;
+	}
+	qp_.reset(options.create_qp(context_.get(), &attr));
 	if (!qp_)
-		vt::fail("ibv_create_qp", errno);
+		vt::fail("a queue pair", errno);
 	go_to(options.state, options.key);
 }
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <infiniband/verbs.h>
 #include <memory>
 #include <optional>
@@ -42,6 +43,9 @@ struct Options {
 	std::uint32_t sges = 4;
 	std::uint32_t max_inline = 128;
 	std::size_t memory = 1 << 20;
+	bool extended_cq = false;   // for receives
+	std::uint64_t send_ops = 0; // the queue pair has these builders
+	std::function<ibv_qp *(ibv_context *, ibv_qp_init_attr_ex *)> create_qp = ibv_create_qp_ex;
 };
 
 class End {
@@ -55,6 +59,8 @@ public:
 	ibv_srq *srq() const { return srq_.get(); }
 	ibv_cq *send_cq() const { return send_cq_.get(); }
 	ibv_cq *recv_cq() const { return recv_cq_.get(); }
+	/// With extended_cq
+	ibv_cq_ex *recv_cq_ex() const { return reinterpret_cast<ibv_cq_ex *>(recv_cq_.get()); }
 	std::uint32_t number() const { return qp_->qp_num; }
 	const vt::Region &memory() const { return *memory_; }
 	const std::string &device() const { return device_; }
@@ -64,6 +70,7 @@ public:
 	/// One change of state, by all attributes that it takes; 0 or an errno value.
 	int modify(ibv_qp_state state, std::uint32_t key = some_key);
 	ibv_qp_state state() const;
+	void destroy_qp() { qp_.reset(); }
 
 	/// The slot of an address; an empty text stands for the link-local one. Waits until it is there.
 	Gid gid(const std::string &address) const { return vt::find_gid(context(), address); }

@@ -4,7 +4,7 @@
 
 CXXFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wno-sign-compare -Wno-missing-field-initializers -Werror
-compile := $(CXX) -std=c++20 $(WARNINGS) -MMD -MP $(CXXFLAGS) -pthread
+compile := $(CXX) -std=c++20 $(CPPFLAGS) $(WARNINGS) -MMD -MP $(CXXFLAGS) -pthread
 
 $(O)/%.o: $(HERE)%.cpp | $(O)/verbs
 	$(compile) -c -o $@ $<

@@ -578,6 +578,34 @@ TEST_F(DatagramBuilder, LongerMessagesThanADatagramAreRefused)
 	EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
 }
 
+TEST_F(DatagramBuilder, AWriteNamesThePeerAndItsMemory)
+{
+	use(make(IBV_QPT_UD, IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE));
+	ibv_wr_start(ex);
+	ibv_wr_rdma_write(ex, 0x55667788, 0x123456789abc);
+	ibv_wr_set_ud_addr(ex, ah, 4791, 0x1234);
+	ibv_wr_set_sge(ex, 5, 0x1000, KIW_RECORD_MAX_SEGS * KIW_RECORD_MAX_SEG_SIZE);
+	ASSERT_EQ(ibv_wr_complete(ex), 0);
+	const auto &wqe = sq().entry<kiw_wqe>(0);
+	EXPECT_EQ(wqe.opcode, KIW_WR_WRITE);
+	EXPECT_EQ(wqe.rkey, 0x55667788);
+	EXPECT_EQ(wqe.remote_addr, 0x123456789abc);
+	EXPECT_EQ(dest(0).qpn, 4791);
+	ibv_wr_start(ex);
+	ibv_wr_rdma_write(ex, 0x55667788, 0x123456789abc);
+	ibv_wr_set_ud_addr(ex, ah, 4791, 0x1234);
+	ibv_wr_set_sge(ex, 5, 0x1000, KIW_RECORD_MAX_SEGS * KIW_RECORD_MAX_SEG_SIZE + 1);
+	EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
+}
+
+TEST_F(DatagramBuilder, AnOlderModuleHasNoWrites)
+{
+	kernel.features() = KIW_FEATURE_UD;
+	errno = 0;
+	EXPECT_EQ(make(IBV_QPT_UD, IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
 TEST_F(DatagramBuilder, AnOlderModuleHasNone)
 {
 	kernel.features() = 0;

@@ -159,6 +159,43 @@ TEST_F(Iterator, SkipsTheCompletionsOfADestroyedQp)
 	EXPECT_EQ(kernel.cq(cq).header().cons, 4);
 }
 
+// The completion of a record has two slots, belongs to no request, and may stand across the ring's end.
+TEST_F(Iterator, RecordsTakeTwoSlotsAndNoRequest)
+{
+	ibv_wc wc{};
+
+	for (std::uint32_t i = 0; i < depth; i++)
+		ASSERT_EQ(post_receive(i), 0);
+	for (int i = 0; i < 50; i++) {
+		kiw_cqe cqe = send_cqe(0xfffffff0, 0);
+		cqe.opcode = KIW_WR_RECORD;
+		cqe.byte_len = 77;
+		cqe.src_qp = 50123;
+		kernel.complete(cq, qp, cqe);
+		cqe.flags = KIW_CQE_VOID;
+		kernel.complete(cq, qp, cqe);
+		kernel.complete(cq, qp, send_cqe(0, 5));
+		if (i % 2) {
+			ASSERT_EQ(poll(&wc), 1);
+			EXPECT_EQ(wc.opcode, IBV_WC_DRIVER1);
+			EXPECT_EQ(wc.byte_len, 77);
+			EXPECT_EQ(wc.src_qp, 50123);
+			EXPECT_EQ(wc.wr_id, 0);
+			ASSERT_EQ(poll(&wc), 1);
+			EXPECT_EQ(wc.wr_id, 5);
+		} else {
+			ASSERT_EQ(start(), 0);
+			EXPECT_EQ(ibv_wc_read_opcode(ex), IBV_WC_DRIVER1);
+			EXPECT_EQ(ibv_wc_read_src_qp(ex), 50123);
+			ASSERT_EQ(ibv_next_poll(ex), 0);
+			EXPECT_EQ(ex->wr_id, 5);
+			EXPECT_EQ(ibv_next_poll(ex), ENOENT);
+			ibv_end_poll(ex);
+		}
+	}
+	EXPECT_EQ(post_receive(0), ENOMEM);
+}
+
 TEST_F(Iterator, BothWaysOfPollingTakeTurns)
 {
 	ibv_wc wc{};

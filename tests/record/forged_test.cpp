@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Segments from plain sockets: some missing, again, in another order, wrong, too many. Nothing is answered, nothing is
+// written that isn't recorded, and the queue pair goes on.
+#include <csignal>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include "target.hpp"
+
+namespace record {
+namespace {
+
+constexpr std::uint32_t size = 100; // of a segment
+
+class Forgery : public testing::Test {
+protected:
+	explicit Forgery(const TargetOptions &options = {}) : right(options)
+	{
+		for (const std::string &name : names)
+			before.push_back(right.counter(name));
+		right.memory().fill(0xee);
+	}
+	~Forgery() override { EXPECT_TRUE(socket.received().empty()) << "something was answered"; }
+
+	/// A message of so many segments at the start of the memory
+	Forged message(std::uint32_t segs, std::uint32_t id = 1) const
+	{
+		return {.rkey = right.rkey(),
+			.remote = right.remote(),
+			.length = segs * size,
+			.seg_size = size,
+			.id = id};
+	}
+	void send(const ud::Bytes &bytes) const { socket.send("10.77.0.2", right.number(), bytes); }
+	void send(const Forged &all, std::uint32_t n) const
+	{
+		send(segment(all, n * size, static_cast<std::uint8_t>(n + 1)));
+	}
+	/// How many segments were dropped so since the beginning
+	void expect_dropped(const std::string &name, std::uint64_t count) const
+	{
+		for (std::size_t i = 0; i < names.size(); i++)
+			if (names[i] == name)
+				right.expect_counter(name, before[i] + count);
+	}
+	/// A message behind all others: when it has come, they have been judged.
+	void expect_good() const
+	{
+		Forged good = message(1, 0x77777777);
+		good.remote += 100000;
+		send(good, 0);
+		EXPECT_EQ(right.arrived().record.msg_id, 0x77777777);
+		EXPECT_EQ(right.state(), IBV_QPS_RTS);
+	}
+	bool segment_is(std::uint32_t n, std::uint8_t value) const
+	{
+		return vt::all_equal(right.bytes(n * std::size_t{size}, size), value);
+	}
+
+	const std::vector<std::string> names{"ud_record_refused", "ud_record_full", "ud_record_late",
+		"ud_record_timeouts", "ud_malformed", "ud_qkey_errors", "ud_crc_errors"};
+	Target right;
+	ud::Socket socket{"left", "10.77.0.1"};
+	std::vector<std::uint64_t> before;
+};
+
+TEST_F(Forgery, AnyOrderIsGood)
+{
+	const Forged all = message(5);
+
+	for (const std::uint32_t n : {4, 1, 3, 0, 2})
+		send(all, n);
+	const auto [status, opcode, record] = right.arrived();
+	EXPECT_EQ(status, IBV_WC_SUCCESS);
+	EXPECT_EQ(record.valid, 500);
+	EXPECT_EQ(record.map[0], 0x1f);
+	EXPECT_EQ(record.src_qp, socket.port());
+	EXPECT_EQ(record.msg_id, 1);
+	for (std::uint32_t n = 0; n < 5; n++)
+		EXPECT_TRUE(segment_is(n, static_cast<std::uint8_t>(n + 1)));
+}
+
+TEST_F(Forgery, AgainIsNotPlacedAgain)
+{
+	const Forged all = message(3);
+
+	send(all, 0);
+	send(segment(all, 0, 0x99));
+	send(all, 2);
+	send(segment(all, 2 * size, 0x99));
+	send(all, 1);
+	EXPECT_EQ(right.arrived().record.valid, 300);
+	send(segment(all, 0, 0x99)); // late
+	expect_good();
+	expect_dropped("ud_record_late", 3);
+	EXPECT_TRUE(segment_is(0, 1));
+	EXPECT_TRUE(segment_is(2, 3));
+	EXPECT_TRUE(right.quiet());
+}
+
+TEST_F(Forgery, ContradictionsAreRefused)
+{
+	const Forged all = message(5);
+	Forged other = all;
+
+	send(all, 0);
+	other.length -= 1;
+	send(segment(other, 4 * size, 0x99));
+	other = all;
+	other.seg_size = 2 * size; // overlaps with two
+	send(segment(other, 0, 0x99));
+	other = all;
+	other.remote += 50;
+	send(segment(other, size, 0x99));
+	other = all;
+	other.rkey ^= 1;
+	send(segment(other, size, 0x99));
+	expect_good();
+	expect_dropped("ud_record_refused", 4);
+	EXPECT_TRUE(segment_is(0, 1));
+	for (std::uint32_t n = 1; n < 6; n++)
+		EXPECT_TRUE(segment_is(n, 0xee));
+	for (std::uint32_t n = 1; n < 5; n++)
+		send(all, n);
+	EXPECT_EQ(right.arrived().record.valid, 500);
+}
+
+TEST_F(Forgery, OtherSendersHaveOtherMessages)
+{
+	const ud::Socket other("left", "10.77.0.1");
+	const Forged all = message(2);
+
+	send(all, 0);
+	other.send("10.77.0.2", right.number(), segment(all, size, 0x99));
+	expect_good();
+	EXPECT_TRUE(right.quiet());
+	send(all, 1);
+	EXPECT_EQ(right.arrived().record.src_qp, socket.port());
+}
+
+TEST_F(Forgery, WhatIsNotAllowedIsNotWritten)
+{
+	const vt::Pd other_pd = vt::make_pd(right.context());
+	const vt::Region other(other_pd.get(), 4096);
+	const vt::Region local(right.pd(), 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+	std::uint64_t refused = 0;
+
+	for (const std::uint32_t segs : {1, 3}) {
+		const auto expect_refused = [&](const Forged &all) {
+			send(segment(all, 0, 0x99));
+			refused++;
+		};
+		Forged all = message(segs);
+		all.rkey ^= 1; // another key
+		expect_refused(all);
+		all = message(segs);
+		all.rkey ^= 0x100; // another index
+		expect_refused(all);
+		all = message(segs);
+		all.rkey = 0;
+		expect_refused(all);
+		all = message(segs);
+		all.remote -= 1;
+		expect_refused(all);
+		// The first segment lies inside, the last doesn't.
+		all = message(segs);
+		all.remote += right.memory().size() - segs * size + 1;
+		expect_refused(all);
+		all = message(segs);
+		all.remote = ~std::uint64_t{0} - size;
+		expect_refused(all);
+		all = message(segs);
+		all.rkey = other.rkey();
+		all.remote = other.address();
+		expect_refused(all);
+		all.rkey = local.rkey();
+		all.remote = local.address();
+		expect_refused(all);
+	}
+	expect_good();
+	expect_dropped("ud_record_refused", refused);
+	EXPECT_TRUE(vt::all_equal(right.bytes(0, 100000), 0xee));
+	EXPECT_TRUE(vt::all_equal(right.bytes(right.memory().size() - 4096, 4096), 0xee));
+	EXPECT_TRUE(vt::all_equal(other.bytes(), 0));
+	EXPECT_TRUE(vt::all_equal(local.bytes(), 0));
+	EXPECT_TRUE(right.quiet());
+}
+
+TEST_F(Forgery, WrongKeyOrCrcIsDropped)
+{
+	Forged all = message(1);
+
+	all.key++;
+	send(all, 0);
+	ud::Bytes bytes = segment(message(1), 0, 0x99);
+	bytes.back() ^= 1;
+	send(bytes);
+	expect_good();
+	expect_dropped("ud_qkey_errors", 1);
+	expect_dropped("ud_crc_errors", 1);
+	EXPECT_TRUE(segment_is(0, 0xee));
+}
+
+// Every header octet but the key's, the message's number and the STag, with the CRC made good again
+TEST_F(Forgery, HeadersThatDisagreeAreMalformed)
+{
+	const Forged all = message(3);
+	std::uint64_t malformed = 0;
+	const auto change = [&](std::size_t at, std::uint8_t value) {
+		ud::Bytes bytes = segment(all, size, 0x99);
+		bytes.resize(bytes.size() - 4);
+		bytes[at] = value;
+		send(ud::closed(bytes));
+		malformed++;
+	};
+
+	change(2, 0xc1); // the last
+	change(2, 0x80); // another version of DDP
+	for (const std::uint8_t opcode : {1, 2, 3, 5, 7, 15})
+		change(3, 0x40 | opcode);
+	change(26, 0);    // of 44 bytes: it has no such segment
+	change(31, 0x65); // no multiple
+	change(30, 0x02); // likewise, and behind the end
+	change(35, 0);	  // no segment
+	change(35, 99);
+	change(35, 101);
+	expect_good();
+	expect_dropped("ud_malformed", malformed);
+	EXPECT_TRUE(right.quiet());
+	EXPECT_TRUE(vt::all_equal(right.bytes(0, 1000), 0xee));
+}
+
+TEST_F(Forgery, EmptyMessagesNeedNoRegion)
+{
+	send(segment({.rkey = 5, .remote = 7, .length = 0, .seg_size = 1}, 0, 0));
+	const kiwarpdv_record record = right.arrived().record;
+	EXPECT_EQ(record.length, 0);
+	EXPECT_EQ(record.rkey, 5);
+	EXPECT_EQ(record.map[0], 1);
+	EXPECT_TRUE(holes(record).empty());
+	EXPECT_TRUE(valid(record).empty());
+}
+
+TEST_F(Forgery, GroupsAreNotWrittenTo)
+{
+	ibv_gid group{};
+	group.raw[10] = group.raw[11] = 0xff;
+	group.raw[12] = 239;
+	group.raw[15] = 9;
+	ASSERT_EQ(ibv_attach_mcast(right.qp(), &group, 0), 0);
+	socket.send("239.0.0.9", 64791, segment(message(1), 0, 0x99));
+	expect_dropped("ud_record_refused", 1);
+	expect_good();
+	EXPECT_TRUE(segment_is(0, 0xee));
+	EXPECT_EQ(ibv_detach_mcast(right.qp(), &group, 0), 0);
+}
+
+TEST_F(Forgery, ARegionThatGoesLeavesAMessageIncomplete)
+{
+	auto region = std::make_unique<vt::Region>(right.pd(), 4096);
+	Forged all = message(2);
+
+	all.rkey = region->rkey();
+	all.remote = region->address();
+	send(all, 0);
+	expect_good();
+	EXPECT_TRUE(vt::all_equal(region->bytes(0, size), 1));
+	region->deregister();
+	region->fill(0xdd);
+	send(all, 1);
+	expect_good();
+	expect_dropped("ud_record_refused", 1);
+	EXPECT_TRUE(vt::all_equal(region->bytes(), 0xdd));
+}
+
+TEST_F(Forgery, TheErrorStateReportsWhatIsIncomplete)
+{
+	send(message(3), 1);
+	expect_good();
+	ASSERT_EQ(right.modify(IBV_QPS_ERR), 0);
+	const auto [status, opcode, record] = right.arrived();
+	EXPECT_EQ(status, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_EQ(record.valid, size);
+	EXPECT_EQ(holes(record), Ranges({{0, size}, {2 * size, size}}));
+	send(message(3), 2);
+	EXPECT_TRUE(right.quiet());
+}
+
+TEST_F(Forgery, AResetForgetsWhatIsIncomplete)
+{
+	send(message(3), 1);
+	expect_good();
+	ASSERT_EQ(right.modify(IBV_QPS_RESET), 0);
+	right.go_to(IBV_QPS_RTS);
+	EXPECT_TRUE(right.quiet());
+	expect_good();
+}
+
+/// Messages that stay incomplete don't for long.
+class Impatient : public Forgery {
+protected:
+	Impatient() : Forgery({.timeout = 1000}) {}
+};
+
+TEST_F(Impatient, AfterAWhileThatIsReported)
+{
+	const Forged all = message(6);
+
+	for (const std::uint32_t n : {0, 2, 3})
+		send(all, n);
+	const auto [status, opcode, record] = right.arrived();
+	EXPECT_EQ(status, IBV_WC_SUCCESS);
+	EXPECT_EQ(record.valid, 300);
+	EXPECT_EQ(record.map[0], 0xd);
+	EXPECT_EQ(holes(record), Ranges({{size, size}, {4 * size, 2 * size}}));
+	EXPECT_EQ(valid(record), Ranges({{0, size}, {2 * size, 2 * size}}));
+	expect_dropped("ud_record_timeouts", 1);
+	// The memory is the program's now.
+	for (const std::uint32_t n : {0, 1, 4, 5})
+		send(segment(all, n * size, 0x99));
+	expect_good();
+	expect_dropped("ud_record_late", 4);
+	EXPECT_TRUE(segment_is(0, 1));
+	EXPECT_TRUE(segment_is(1, 0xee));
+	EXPECT_TRUE(right.quiet());
+}
+
+TEST_F(Impatient, AsManyAsThereAreRecords)
+{
+	for (std::uint32_t id = 1; id <= 65; id++)
+		send(message(2, id), 0);
+	expect_dropped("ud_record_full", 1);
+	std::vector<bool> seen(65);
+	for (int i = 0; i < 64; i++) {
+		const kiwarpdv_record record = right.arrived().record;
+		ASSERT_LE(record.msg_id, 64);
+		EXPECT_FALSE(seen.at(record.msg_id));
+		seen.at(record.msg_id) = true;
+		EXPECT_EQ(record.valid, size);
+	}
+	expect_dropped("ud_record_timeouts", 64);
+	// There is room again, also for the one that found none.
+	send(message(2, 65), 0);
+	send(message(2, 65), 1);
+	EXPECT_EQ(right.arrived().record.valid, 2 * size);
+}
+
+/// Half of eight entries is room for two.
+class SmallQueue : public Forgery {
+protected:
+	SmallQueue() : Forgery({.timeout = 1000, .completions = 8}) {}
+};
+
+TEST_F(SmallQueue, WithoutRoomForTheCompletionNothingIsWritten)
+{
+	Forged all = message(1);
+	for (std::uint32_t n = 0; n < 4; n++) {
+		all.id = n + 1;
+		all.remote = right.remote(n * std::size_t{size});
+		send(segment(all, 0, static_cast<std::uint8_t>(n + 1)));
+	}
+	expect_dropped("ud_record_full", 2);
+	EXPECT_TRUE(segment_is(1, 2));
+	EXPECT_TRUE(segment_is(2, 0xee));
+	EXPECT_TRUE(segment_is(3, 0xee));
+	// Requests have the other half.
+	for (std::uint64_t id = 0; id < 4; id++)
+		right.receive(id, 200000, 100);
+	for (int i = 0; i < 4; i++)
+		send(ud::datagram(some_key, ud::Bytes(10)));
+	EXPECT_EQ(right.arrived().record.msg_id, 1);
+	EXPECT_EQ(right.arrived().record.msg_id, 2);
+	for (std::uint64_t id = 0; id < 4; id++) {
+		ibv_wc wc{};
+		ASSERT_EQ(kiwarpdv_poll_cq(right.recv_cq(), 1, &wc, 30'000'000), 1);
+		EXPECT_WC(wc, id, IBV_WC_SUCCESS);
+	}
+	expect_good();
+}
+
+TEST_F(SmallQueue, RoomIsKeptFromTheFirstSegmentOn)
+{
+	send(message(2, 1), 0);
+	send(message(2, 2), 0);
+	send(message(2, 3), 0);
+	send(message(1, 4), 0);
+	expect_dropped("ud_record_full", 2);
+	for (int i = 0; i < 2; i++)
+		EXPECT_EQ(right.arrived().record.valid, size);
+	expect_good();
+}
+
+// What a queue pair kept room for is there for others when it goes.
+TEST_F(SmallQueue, RoomComesBackWithTheQueuePair)
+{
+	ibv_qp_init_attr_ex attr{};
+	const kiwarpdv_qp_init_attr dv = {.flags = KIWARPDV_QP_RECORD};
+
+	attr.send_cq = right.send_cq();
+	attr.recv_cq = right.recv_cq();
+	attr.cap = {4, 4, 1, 1, 0};
+	attr.qp_type = IBV_QPT_UD;
+	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+	attr.pd = right.pd();
+	for (int i = 0; i < 10; i++) {
+		const vt::Qp other(kiwarpdv_create_qp(right.context(), &attr, &dv, sizeof(dv)));
+		ASSERT_NE(other, nullptr);
+		for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR}) {
+			ibv_qp_attr to{};
+			to.qp_state = state;
+			to.port_num = 1;
+			to.qkey = some_key;
+			ASSERT_EQ(ibv_modify_qp(other.get(), &to,
+					  state == IBV_QPS_INIT
+						  ? IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY
+						  : IBV_QP_STATE),
+				0);
+		}
+		Forged all = message(2, 1);
+		right.memory().fill(0xee);
+		socket.send("10.77.0.2", other->qp_num, segment(all, 0, 1));
+		all.id = 2;
+		all.remote += 1000;
+		socket.send("10.77.0.2", other->qp_num, segment(all, 0, 1));
+		vt::wait_until([&] { return right.bytes(1000, 1)[0] == 1; }, "both to begin");
+	}
+	EXPECT_TRUE(right.quiet());
+	expect_good();
+}
+
+TEST(KilledTarget, LeavesNothingBehind)
+{
+	constexpr std::uint32_t port = 23478;
+	int pipes[2];
+	ASSERT_EQ(pipe(pipes), 0);
+	const pid_t child = fork();
+	if (child == 0) {
+		const Target right({.udp_port = port});
+		const std::uint64_t told[2] = {right.rkey(), right.remote()};
+		(void)!write(pipes[1], told, sizeof(told));
+		for (;;)
+			pause();
+	}
+	std::uint64_t told[2]{};
+	ASSERT_EQ(read(pipes[0], told, sizeof(told)), static_cast<ssize_t>(sizeof(told)));
+	const ud::Socket socket("left", "10.77.0.1");
+	const auto flood = [&] {
+		for (std::uint32_t id = 0; id < 100; id++)
+			socket.send("10.77.0.2", port,
+				segment({.rkey = static_cast<std::uint32_t>(told[0]),
+						.remote = told[1],
+						.length = 200,
+						.seg_size = 100,
+						.id = id},
+					0, 1));
+	};
+	flood();
+	kill(child, SIGKILL);
+	flood();
+	int status = 0;
+	waitpid(child, &status, 0);
+	close(pipes[0]);
+	close(pipes[1]);
+	const Target next({.udp_port = port});
+	const std::uint64_t before = next.counter("ud_record_refused");
+	flood();
+	next.expect_counter("ud_record_refused", before + 100);
+	EXPECT_TRUE(next.quiet());
+}
+
+} // namespace
+} // namespace record
