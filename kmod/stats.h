@@ -42,7 +42,7 @@ enum kiw_stat {
 	KIW_STAT_UD_TOO_LONG,
 	KIW_STAT_UD_BAD_RECEIVES,	/* the request's buffers can't be written to */
 	/* Segments of Write-Record that were dropped */
-	KIW_STAT_UD_RECORD_REFUSED,	/* no target, a bad STag or range, or unlike their message */
+	KIW_STAT_UD_RECORD_REFUSED,	/* no target, a bad STag or range, unlike their message */
 	KIW_STAT_UD_RECORD_FULL,	/* no room for a record, or for its completion */
 	KIW_STAT_UD_RECORD_LATE,	/* they had arrived, or their message is over */
 	KIW_STAT_UD_RECORD_TIMEOUTS,	/* messages that stayed incomplete */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A message is known by its sender's address and port and its number. A segment of one that is over
- * is dropped before it is placed: the program may be using the memory by now. So many are remembered
- * that this holds for all that a network delays by less than the time they take to come.
+ * is dropped before it is placed: the program may be using the memory by now. This holds as long as
+ * the message is among the last KIW_UD_PAST.
  */
 #include "ud_record.h"
 
@@ -173,7 +173,7 @@ static bool record_report(struct kiw_ud *ud, const struct record_key *key,
 	return kiw_cq_add_held(record_cq(ud), c.cqe, RECORD_CQES);
 }
 
-/* Report all incomplete messages whose time is over at @now; those of all times if @all. */
+/* Report the incomplete messages that have waited long enough; with @all, the others, too. */
 static void record_report_late(struct kiw_ud_records *rs, bool all, enum ib_wc_status status)
 {
 	struct record_slot *slot;
@@ -183,7 +183,8 @@ static void record_report_late(struct kiw_ud_records *rs, bool all, enum ib_wc_s
 		if (!rs->hash[slot - rs->slot] ||
 		    (!all && time_before(jiffies, slot->deadline)))
 			continue;
-		kiw_stat_inc(&rs->ud->qp->dev->stats, KIW_STAT_UD_RECORD_TIMEOUTS);
+		if (!all)
+			kiw_stat_inc(&rs->ud->qp->dev->stats, KIW_STAT_UD_RECORD_TIMEOUTS);
 		/* A queue that is dead has told so. */
 		record_report(rs->ud, &slot->key, &slot->record, status);
 		record_end(rs, slot);
@@ -192,7 +193,8 @@ static void record_report_late(struct kiw_ud_records *rs, bool all, enum ib_wc_s
 
 static void record_late(struct work_struct *work)
 {
-	struct kiw_ud_records *rs = container_of(to_delayed_work(work), struct kiw_ud_records, late);
+	struct kiw_ud_records *rs = container_of(to_delayed_work(work), struct kiw_ud_records,
+						 late);
 	struct kiw_ud *ud = rs->ud;
 
 	spin_lock_bh(&ud->lock);

@@ -20,7 +20,7 @@ struct sk_buff;
 
 /* Messages of several segments that may be incomplete at a time, of all peers of a QP together */
 #define KIW_UD_RECORDS 64
-/* Messages that are over and whose late segments are known as such */
+/* Messages that are over and are remembered, so that late segments of theirs are known as such */
 #define KIW_UD_PAST 256
 
 /**

@@ -99,7 +99,8 @@ static bool udrx_to_list(const struct kiw_qp *qp, struct kiw_ud_source *src,
 
 	for (; len; len -= part, sge++) {
 		part = min(len, sge->length);
-		if (part && kiw_ud_place(qp, src, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr, part))
+		if (part && kiw_ud_place(qp, src, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr,
+					 part))
 			return false;
 	}
 	return true;

@@ -236,7 +236,7 @@ void wr_abort(ibv_qp_ex *ex)
 constexpr std::uint64_t ops_of_connections =
 	IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
 
-/// Those of datagram queue pairs, whose Writes are Write-Records
+/// Those of datagram queue pairs; a Write of theirs is a Write-Record
 std::uint64_t ops_of_datagrams(ibv_context *context)
 {
 	return IBV_QP_EX_WITH_SEND |

@@ -58,7 +58,7 @@ struct kiw_dgram_write_hdr {
 #define KIW_DGRAM_MAX_SEGS 1024
 
 static_assert(sizeof(struct kiw_dgram_hdr) == KIW_DGRAM_HDR_LEN, "datagram header");
-static_assert(sizeof(struct kiw_dgram_write_hdr) == KIW_DGRAM_WRITE_LEN, "header of a Write-Record");
+static_assert(sizeof(struct kiw_dgram_write_hdr) == KIW_DGRAM_WRITE_LEN, "Write-Record header");
 
 /**
  * enum kiw_dgram_verdict - what a datagram is, as far as its header tells

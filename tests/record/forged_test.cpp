@@ -223,7 +223,7 @@ TEST_F(Forgery, HeadersThatDisagreeAreMalformed)
 	change(2, 0x80); // another version of DDP
 	for (const std::uint8_t opcode : {1, 2, 3, 5, 7, 15})
 		change(3, 0x40 | opcode);
-	change(26, 0);    // of 44 bytes: it has no such segment
+	change(26, 0);	  // of 44 bytes: it has no such segment
 	change(31, 0x65); // no multiple
 	change(30, 0x02); // likewise, and behind the end
 	change(35, 0);	  // no segment
