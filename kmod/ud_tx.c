@@ -297,7 +297,7 @@ static int udtx_send_one(struct kiw_ud *ud)
 	if (ret < 0)		/* no way leads there, or a packet filter doesn't want it */
 		return IB_WC_GENERAL_ERR;
 	kiw_traffic_sent(stats, ud->batch.len, 1);
-	ud->msn++;
+	ud->msn += !udtx_is_write(ud);
 	return IB_WC_SUCCESS;
 }
 
