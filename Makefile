@@ -8,6 +8,7 @@ DESTDIR ?=
 MULTIARCH ?= $(or $(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null),$(shell $(CC) -print-multiarch))
 LIBDIR ?= /usr/lib$(addprefix /,$(MULTIARCH))
 INCLUDEDIR ?= /usr/include
+MANDIR ?= /usr/share/man
 
 top := $(CURDIR)
 out := $(abspath $(O))
@@ -73,6 +74,7 @@ install-provider:
 	ln -sf libibverbs/$(notdir $(wildcard $(out)/provider/libkiwarp-rdmav*.so)) $(DESTDIR)$(LIBDIR)/libkiwarp.so.1
 	ln -sf libkiwarp.so.1 $(DESTDIR)$(LIBDIR)/libkiwarp.so
 	install -D -m 644 provider/kiwarpdv.h $(DESTDIR)$(INCLUDEDIR)/infiniband/kiwarpdv.h
+	install -D -m 644 provider/kiwarpdv.7 $(DESTDIR)$(MANDIR)/man7/kiwarpdv.7
 	install -m 644 $(out)/provider/kiwarp.driver $(DESTDIR)/etc/libibverbs.d/
 
 ## guest-install: what has been built, into DESTDIR for the kernel KVER, without building anything

@@ -228,6 +228,17 @@ protected:
 			std::as_bytes(std::span(&own, 1)).first(own_octets));
 	}
 
+	void make_and_destroy(std::size_t own_octets)
+	{
+		ASSERT_EQ(create_qp_error(qp_response, somewhere.data(), {}, own_octets), 0);
+		ib_uverbs_create_qp_resp created{};
+		std::memcpy(&created, somewhere.data(), sizeof(created));
+		const ib_uverbs_destroy_qp destroy = {.qp_handle = created.qp_handle};
+		EXPECT_EQ(error_of(IB_USER_VERBS_CMD_DESTROY_QP, destroy, sizeof(ib_uverbs_destroy_qp_resp),
+				  somewhere.data()),
+			0);
+	}
+
 	static constexpr std::size_t cq_response = sizeof(ib_uverbs_create_cq_resp) + sizeof(kiw_create_cq_resp);
 	static constexpr std::size_t qp_response = sizeof(ib_uverbs_create_qp_resp) + sizeof(kiw_create_qp_resp);
 
@@ -255,7 +266,7 @@ TEST_F(Commands, NothingIsLostWhereTheResponseCannotBeWritten)
 
 TEST_F(Commands, OfAnotherLengthAreRefused)
 {
-	EXPECT_EQ(create_qp_error(qp_response, somewhere.data(), {}, sizeof(kiw_create_qp_req) - 8), EINVAL);
+	EXPECT_EQ(create_qp_error(qp_response, somewhere.data(), {}, KIW_CREATE_QP_REQ_MIN - 8), EINVAL);
 	EXPECT_EQ(create_qp_error(qp_response - 8, somewhere.data()), EINVAL);
 	EXPECT_EQ(create_cq_error(cq_response - 8, somewhere.data()), EINVAL);
 }
@@ -264,14 +275,16 @@ TEST_F(Commands, WithReservedBitsAreRefused)
 {
 	EXPECT_EQ(create_qp_error(qp_response, somewhere.data(), {.flags = 1}), EINVAL);
 	EXPECT_EQ(create_qp_error(qp_response, somewhere.data(), {.reserved = 1}), EINVAL);
+	// Of datagram queue pairs
+	EXPECT_EQ(create_qp_error(qp_response, somewhere.data(), {.udp_port = 5000}), EINVAL);
+	EXPECT_EQ(create_qp_error(qp_response, somewhere.data(), {.seg_size = 1408}), EINVAL);
+	EXPECT_EQ(create_qp_error(qp_response, somewhere.data(), {.record_timeout = 1}), EINVAL);
+}
 
-	// With none of them it is a good one.
-	ASSERT_EQ(create_qp_error(qp_response, somewhere.data()), 0);
-	ib_uverbs_create_qp_resp created{};
-	std::memcpy(&created, somewhere.data(), sizeof(created));
-	const ib_uverbs_destroy_qp destroy = {.qp_handle = created.qp_handle};
-	EXPECT_EQ(error_of(IB_USER_VERBS_CMD_DESTROY_QP, destroy, sizeof(ib_uverbs_destroy_qp_resp), somewhere.data()),
-		0);
+TEST_F(Commands, OfBothLengthsThatProvidersSendAreGood)
+{
+	for (const std::size_t octets : {std::size_t{KIW_CREATE_QP_REQ_MIN}, sizeof(kiw_create_qp_req)})
+		make_and_destroy(octets);
 }
 
 TEST_F(Commands, OffsetsThatWereNotHandedOutCannotBeMapped)
