@@ -518,7 +518,8 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	ibdev->iw_driver_flags = IW_F_NO_PORT_MAP;
 	/* The doorbells */
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) |
-				  BIT_ULL(IB_USER_VERBS_CMD_POST_RECV);
+				  BIT_ULL(IB_USER_VERBS_CMD_POST_RECV) |
+				  BIT_ULL(IB_USER_VERBS_CMD_POST_SRQ_RECV);
 	ib_set_device_ops(ibdev, &device_ops);
 	return dev;
 }

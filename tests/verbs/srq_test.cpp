@@ -582,7 +582,7 @@ TEST_F(Shared, NothingIsLostWhereRequestsAreScarce)
 	constexpr std::uint32_t requests = 4;
 	constexpr std::uint64_t messages = 2000;
 	std::vector<Connection> connections;
-	std::vector<std::thread> senders;
+	std::vector<std::jthread> senders;
 	std::vector<std::uint64_t> next(4, 0);
 	std::array<bool, requests> posted{};
 
@@ -618,8 +618,6 @@ TEST_F(Shared, NothingIsLostWhereRequestsAreScarce)
 			return std::ranges::all_of(next, [](std::uint64_t n) { return n == messages; });
 		},
 		"all messages");
-	for (std::thread &sender : senders)
-		sender.join();
 }
 
 } // namespace
