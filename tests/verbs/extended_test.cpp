@@ -111,17 +111,26 @@ TEST_F(Extended, ManyBatches)
 		EXPECT_EQ(*reinterpret_cast<std::uint64_t *>(far_.data() + n * 64), batches - 1);
 }
 
-TEST_F(Extended, AConnectionThatIsOverRefuses)
+TEST_F(Extended, AConnectionThatIsOverRefusesAsOtherPostsAreRefused)
 {
 	ASSERT_EQ(rdma_disconnect(pair_.b().id()), 0);
 	pair_.a().wait_disconnected();
 	pair_.b().wait_disconnected();
-	pair_.a().wait_state(IBV_QPS_ERR);
+	const int error = pair_.a().send();
+	EXPECT_NE(error, 0);
+	ibv_wr_start(ex_);
+	ibv_wr_send(ex_);
+	EXPECT_EQ(ibv_wr_complete(ex_), error);
+	EXPECT_TRUE(poll_all(pair_.a().send_cq()).empty());
+}
+
+TEST_F(Extended, InTheErrorStateRequestsAreFlushed)
+{
+	ASSERT_EQ(pair_.a().modify(IBV_QPS_ERR), 0);
 	ibv_wr_start(ex_);
 	ex_->wr_id = 9;
 	ex_->wr_flags = 0;
 	ibv_wr_send(ex_);
-	// As ibv_post_send() does, the request is taken and flushed.
 	ASSERT_EQ(ibv_wr_complete(ex_), 0);
 	EXPECT_WC(pair_.a().sent(), 9, IBV_WC_WR_FLUSH_ERR);
 }
