@@ -302,6 +302,7 @@ TEST_F(Shared, MessageThatGivesUpLeavesTheOthersInLine)
 	wait_for_line();
 	std::this_thread::sleep_for(50ms);
 	ASSERT_EQ(second.a->send(), 0);
+	EXPECT_EQ(second.a->sent().status, IBV_WC_SUCCESS);
 	std::this_thread::sleep_for(50ms);
 	ASSERT_EQ(first.b->modify(IBV_QPS_ERR), 0);
 	expect_last_request(*first.b);
