@@ -19,7 +19,7 @@ static kiw_dgram_verdict parse(const Bytes &datagram, kiw_dgram &d)
 
 static uint64_t at(const Bytes &b, size_t offset, size_t n)
 {
-	return get(b.data() + offset, n);
+	return get(b.data() + offset, int(n));
 }
 
 // What a segment of a Write-Record has behind the tagged header agrees with itself.
@@ -126,7 +126,7 @@ static void recorded(Input in)
 		b.resize(40 + payload);
 		require(parse(b, d) == KIW_DGRAM_OK && kiw_record_same(&r, &d.write) && d.offset == n * w.seg_size,
 			"a segment that is built has another meaning");
-		require(kiw_record_has(&r, d.offset) == (seen.count(n) == 1), "a segment is forgotten or made up");
+		require(kiw_record_has(&r, d.offset) == (seen.contains(n)), "a segment is forgotten or made up");
 		if (seen.insert(n).second) {
 			kiw_record_add(&r, d.offset);
 			valid += payload;
@@ -140,7 +140,7 @@ static void recorded(Input in)
 	for (uint32_t bit = 0; bit < 128; bit++) {
 		bool all = bit * unit < segs;
 		for (uint32_t n = bit * unit; n < std::min(segs, (bit + 1) * unit); n++)
-			all = all && seen.count(n);
+			all = all && seen.contains(n);
 		require((map[bit / 64] >> bit % 64 & 1) == all, "the map tells something else");
 	}
 }
