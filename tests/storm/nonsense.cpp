@@ -230,7 +230,7 @@ private:
 	/// What the module has to refuse, by its header
 	void refusals()
 	{
-		const auto create_qp = [&](std::size_t driver_octets, std::uint32_t flags, std::uint32_t reserved,
+		const auto create_qp = [&](std::size_t driver_octets, std::uint32_t flags, std::uint16_t reserved,
 					       std::size_t answer) {
 			const ib_uverbs_create_qp request = {.response = answers_.address(),
 				.pd_handle = side_.pd(),
