@@ -29,7 +29,7 @@ static const struct kernel_param_ops wait_ops = {
 static unsigned int receive_wait = 10;
 module_param_cb(receive_wait, &wait_ops, &receive_wait, 0644);
 MODULE_PARM_DESC(receive_wait,
-		 "Seconds that a message waits for a receive request, 0: not at all, as in RFC 5041 (default: 10)");
+		 "Seconds that a message waits for a receive request; 0: none, as in RFC 5041 (default: 10)");
 
 static struct kiw_stream *arrive_stream(struct kiw_receive *rx)
 {

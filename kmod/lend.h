@@ -99,6 +99,8 @@ void kiw_loan_put(struct kiw_loan *loan);
  * @time: jiffies
  *
  * What it has acknowledged is looked at in each call, and when the first of the loans was made.
+ *
+ * Return: whether that is so.
  */
 bool kiw_lend_stalled(struct kiw_stream *s, unsigned long time);
 

@@ -50,8 +50,8 @@ struct kiw_ud;
  * @silent: the peer never came, or is lost: the oldest request that is undone fails because of
  *	that, the others are flushed; changed while the QP is held
  *
- * The mutex of the QP protects it, but for @silent. It is made by the first modification that names a peer, and goes
- * with the QP.
+ * The mutex of the QP protects it, but for @silent. It is made by the first modification that names
+ * a peer, and goes with the QP.
  */
 struct kiw_peer {
 	struct kiw_qp		*qp;

@@ -24,7 +24,7 @@ void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay)
 {
 	kiw_stream_assert_held(s);
 	kref_get(&s->ref);
-	/* Before it is queued, so that who finds it queued sees this. */
+	/* Before it is queued: a caller that finds it queued sees this. */
 	WRITE_ONCE(s->late, true);
 	if (!queue_delayed_work(stream_wq, &s->work, delay))
 		kiw_stream_put(s);

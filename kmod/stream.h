@@ -37,7 +37,7 @@
  * @turn: bytes that had been received when the owner took the lock
  * @starving: a message has found no receive request, and waits for one until @starve_end
  * @starve_end: jiffies
- * @late: the work may be queued for a late time: who wants it earlier has to say so; atomic
+ * @late: the work may be queued for a late time; a caller that needs it earlier moves it; atomic
  * @rx_more: the pump has to run again: its budget was used up, or TCP wasn't told of it all
  * @busy: the owner of the lock will settle before it lets go: no need for the work
  * @due: a callback asked for that meanwhile

@@ -127,8 +127,8 @@ void kiw_source_close(struct kiw_source *src);
  * kiw_sink_begin() - judge a segment before any of it is placed
  * @rx: machine with @rx->seg parsed
  *
- * All checks of RFC 5041 section 7.1 and RFC 5040 section 7 that need state. May set @rx->stopped, or
- * @rx->held, and is called again then.
+ * All checks of RFC 5041 section 7.1 and RFC 5040 section 7 that need state. May
+ * set @rx->stopped; or @rx->held, and is called again then.
  *
  * Return: KIW_OK, or what to tell the peer.
  */
