@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Values for "rdma resource show -dd", each a name and a number. RDMA core holds the object
+ * Values for "rdma -dd resource show", each a name and a number. RDMA core holds the object
  * meanwhile; what a process can write is shown as it is found.
  */
 #include "res.h"
