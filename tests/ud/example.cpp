@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	if (argc != 3 && !sends)
 		return std::fprintf(stderr, "usage: ud DEVICE GID-INDEX [GID QPN]\n"), 2;
 	ibv_device **device = ibv_get_device_list(nullptr);
-	while (device && *device && std::strcmp(ibv_get_device_name(*device), argv[1]))
+	while (device && *device && std::strcmp(ibv_get_device_name(*device), argv[1]) != 0)
 		device++;
 	need(device && *device, "no such device");
 	ibv_context *context = ibv_open_device(*device);
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 
 	ibv_ah_attr address{};
 	address.is_global = address.port_num = 1;
-	address.grh.sgid_index = static_cast<std::uint8_t>(std::atoi(argv[2]));
+	address.grh.sgid_index = static_cast<std::uint8_t>(std::strtoul(argv[2], nullptr, 10));
 	ibv_sge sge{reinterpret_cast<std::uintptr_t>(buffer), sizeof(buffer), mr->lkey};
 	ibv_wc wc;
 	if (sends) {
@@ -65,7 +65,8 @@ int main(int argc, char **argv)
 		wr.num_sge = 1;
 		wr.opcode = IBV_WR_SEND;
 		wr.send_flags = IBV_SEND_SIGNALED;
-		wr.wr.ud = {ibv_create_ah(pd, &address), static_cast<std::uint32_t>(std::atoi(argv[4])), key};
+		wr.wr.ud = {ibv_create_ah(pd, &address), static_cast<std::uint32_t>(std::strtoul(argv[4], nullptr, 10)),
+			key};
 		need(wr.wr.ud.ah && !ibv_post_send(qp, &wr, &bad), "ibv_post_send");
 	} else {
 		ibv_recv_wr wr{}, *bad;
