@@ -230,7 +230,8 @@ static int cq_replace(struct kiw_cq *cq, struct kiw_ring_map *map, u32 entries)
 	for (;;) {
 		spin_lock_irqsave(&cq->lock, flags);
 		prod = cq->prod;
-		if (prod - cons + cq->held > room) {
+		/* The process says what @cons is: the sum could wrap. */
+		if (prod - cons > room || cq->held > room - (prod - cons)) {
 			spin_unlock_irqrestore(&cq->lock, flags);
 			return -EINVAL;
 		}
@@ -282,8 +283,14 @@ int kiw_resize_cq(struct ib_cq *ibcq, u32 cqe, struct ib_udata *udata)
 int kiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
 	struct kiw_cq *cq = to_kiw_cq(ibcq);
+	struct kiw_ring_map map = {};
+	unsigned long flags;
 
-	kiw_ring_free(&cq->map);
+	/* Not every RDMA core has ceased to show the CQ, see res.c. */
+	spin_lock_irqsave(&cq->lock, flags);
+	swap(cq->map, map);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	kiw_ring_free(&map);
 	mutex_destroy(&cq->resizing);
 	atomic_dec(&to_kiw_device(ibcq->device)->num_cq);
 	return 0;

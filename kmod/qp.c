@@ -335,15 +335,11 @@ static void qp_await_loans(struct kiw_stream *s)
 		kiw_lend_wait(&s->lend.count, QP_LOAN_PATIENCE);
 }
 
-/* No connection starts any more; the stream and the endpoint let go of the QP. */
+/* The stream and the endpoint let go of the QP, which is dying: no connection starts any more. */
 static void qp_disconnect(struct kiw_qp *qp)
 {
-	struct kiw_stream *s;
+	struct kiw_stream *s = kiw_stream_of(qp);
 
-	mutex_lock(&qp->mutex);
-	qp->dying = true;
-	mutex_unlock(&qp->mutex);
-	s = kiw_stream_of(qp);
 	if (s) {
 		qp_await_loans(s);
 		kiw_stream_stop(s, false);
@@ -357,6 +353,9 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct kiw_device *dev = qp->dev;
 
+	mutex_lock(&qp->mutex);
+	qp->dying = true;
+	mutex_unlock(&qp->mutex);
 	if (!kiw_qp_is_ud(qp))
 		qp_disconnect(qp);
 	xa_erase(&dev->qps, ibqp->qp_num);
@@ -370,8 +369,8 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 		kiw_ud_close(qp);
 	qp_free_queues(qp);
 	put_pid(qp->owner);
-	mutex_destroy(&qp->mutex);
 	atomic_dec(&dev->num_qp);
+	/* The mutex stays usable: not every RDMA core has ceased to query the QP and to show it. */
 	return 0;
 }
 
@@ -719,6 +718,10 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	memset(attr, 0, sizeof(*attr));
 	memset(init, 0, sizeof(*init));
 	mutex_lock(&qp->mutex);
+	if (qp->dying) {
+		mutex_unlock(&qp->mutex);
+		return -EINVAL;
+	}
 	attr->qp_state = qp_shown_state(qp);
 	attr->cur_qp_state = attr->qp_state;
 	attr->qp_access_flags = READ_ONCE(qp->access);
@@ -726,9 +729,9 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
 	if (qp->by_number)
 		qp_query_peer(qp->peer, attr);
-	mutex_unlock(&qp->mutex);
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_query(qp, attr);
+	mutex_unlock(&qp->mutex);
 	attr->port_num = 1;
 	attr->path_mtu = IB_MTU_4096;
 	attr->cap.max_send_wr = qp->sq.entries;

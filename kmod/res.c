@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Values for "rdma -dd resource show", each a name and a number. RDMA core holds the object
- * meanwhile; what a process can write is shown as it is found.
+ * Values for "rdma -dd resource show", each a name and a number; what a process can write is shown
+ * as it is found. RDMA core keeps the object's memory meanwhile, but not in all kernels what the
+ * object consists of: nothing is shown of an object that is being destroyed.
  */
 #include "res.h"
 
@@ -77,9 +78,11 @@ int kiw_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 {
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct kiw_stream *s = NULL;
-	int ret;
+	int ret = 0;
 
 	mutex_lock(&qp->mutex);
+	if (qp->dying)
+		goto unlock;
 	if (!kiw_qp_is_ud(qp))
 		s = kiw_stream_of(qp);
 	if (s) {
@@ -91,6 +94,7 @@ int kiw_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	} else {
 		ret = res_put_sq(msg, qp);
 	}
+unlock:
 	mutex_unlock(&qp->mutex);
 	return ret;
 }
@@ -108,9 +112,11 @@ int kiw_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 
 	spin_lock_irqsave(&cq->lock, flags);
 	ring = cq->map.mem;
-	values[0].value = cq->prod - READ_ONCE(ring->cons);
-	values[1].value = READ_ONCE(ring->arm);
-	values[2].value = cq->dead;
+	if (ring) {
+		values[0].value = cq->prod - READ_ONCE(ring->cons);
+		values[1].value = READ_ONCE(ring->arm);
+		values[2].value = cq->dead;
+	}
 	spin_unlock_irqrestore(&cq->lock, flags);
-	return res_put(msg, values, ARRAY_SIZE(values));
+	return ring ? res_put(msg, values, ARRAY_SIZE(values)) : 0;
 }

@@ -151,7 +151,7 @@ bool kiw_sq_complete(struct kiw_qp *qp)
 /* How the next request ends that is undone: the oldest tells why. */
 static enum ib_wc_status sq_flush_status(struct kiw_qp *qp)
 {
-	bool silent = qp->by_number && qp->peer->silent;
+	bool silent = READ_ONCE(qp->by_number) && qp->peer->silent;
 
 	if (!silent)
 		return IB_WC_WR_FLUSH_ERR;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "cq.hpp"
 #include "target.hpp"
 
 namespace record {
@@ -258,6 +259,21 @@ TEST_F(Forgery, GroupsAreNotWrittenTo)
 	expect_good();
 	EXPECT_TRUE(segment_is(0, 0xee));
 	EXPECT_EQ(ibv_detach_mcast(right.qp(), &group, 0), 0);
+}
+
+// Room is kept for the completion of an incomplete message, while the process says that it took more than there was.
+TEST_F(Forgery, NonsenseInTheQueueIsNotCopied)
+{
+	send(message(2), 0);
+	expect_good();
+	kiw::Cq &queue = kiw::Cq::from(right.recv_cq());
+	const std::uint32_t consumed = queue.consumed;
+
+	queue.ring.consume(queue.ring.produced() + 1);
+	EXPECT_EQ(ibv_resize_cq(right.recv_cq(), 1024), EINVAL);
+	queue.ring.consume(consumed);
+	send(message(2), 1);
+	EXPECT_EQ(right.arrived().record.valid, 2 * size);
 }
 
 TEST_F(Forgery, ARegionThatGoesLeavesAMessageIncomplete)
