@@ -116,6 +116,7 @@ int resize_cq(ibv_cq *ibv, int cqe)
 		return EPERM;
 	// Other threads neither poll nor arm meanwhile.
 	Guard guard(cq.lock);
+	Guard arming(cq.arming);
 	if (const int error = ibv_cmd_resize_cq(ibv, cqe, &request, sizeof(request), &response, sizeof(response)))
 		return error;
 	CompletionRing ring;
@@ -154,7 +155,7 @@ int req_notify_cq(ibv_cq *cq, int solicited_only)
 {
 	if (Cq::from(cq).origin.inherited()) [[unlikely]]
 		return EPERM;
-	Guard guard(Cq::from(cq).lock);
+	Guard guard(Cq::from(cq).arming);
 	Cq::from(cq).ring.arm(solicited_only);
 	return 0;
 }

@@ -22,7 +22,10 @@ struct alignas(64) Cq {
 	};
 	CompletionRing ring;
 	Origin origin;
-	// Protects what follows, the slots, and which ring it is.
+	// A thread that arms the queue holds this one; it may hold lock, too, between ibv_start_poll() and
+	// ibv_end_poll(). Which ring it is changes under both.
+	Lock arming;
+	// Protects what follows, and the slots.
 	Lock lock;
 	// Index of the next completion; the ring's copy is only written.
 	std::uint32_t consumed = 0;

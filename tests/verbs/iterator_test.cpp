@@ -97,6 +97,16 @@ TEST_F(Iterator, ReadsEachCompletion)
 	EXPECT_EQ(start(), ENOENT);
 }
 
+TEST_F(Iterator, MayBeArmedBetweenTwoCompletions)
+{
+	kernel.complete(cq, qp, send_cqe(0, 1));
+	kernel.complete(cq, qp, send_cqe(1, 2));
+	ASSERT_EQ(start(), 0);
+	EXPECT_EQ(kiw::req_notify_cq(cq, 0), 0);
+	EXPECT_EQ(ibv_next_poll(ex), 0);
+	ibv_end_poll(ex);
+}
+
 TEST_F(Iterator, GivesASlotBackWhenItIsThrough)
 {
 	FakeCompletionRing &ring = kernel.cq(cq);
