@@ -720,7 +720,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->mutex);
 	if (qp->dying) {
 		mutex_unlock(&qp->mutex);
-		return -EINVAL;
+		return -EAGAIN;	/* RDMA core passes over it */
 	}
 	attr->qp_state = qp_shown_state(qp);
 	attr->cur_qp_state = attr->qp_state;

@@ -2,7 +2,7 @@
 /*
  * Values for "rdma -dd resource show", each a name and a number; what a process can write is shown
  * as it is found. RDMA core keeps the object's memory meanwhile, but not in all kernels what the
- * object consists of: nothing is shown of an object that is being destroyed.
+ * object consists of: an object that is being destroyed isn't shown, RDMA core passes over it.
  */
 #include "res.h"
 
@@ -78,7 +78,7 @@ int kiw_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 {
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct kiw_stream *s = NULL;
-	int ret = 0;
+	int ret = -EAGAIN;
 
 	mutex_lock(&qp->mutex);
 	if (qp->dying)
@@ -118,5 +118,5 @@ int kiw_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 		values[2].value = cq->dead;
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
-	return ring ? res_put(msg, values, ARRAY_SIZE(values)) : 0;
+	return ring ? res_put(msg, values, ARRAY_SIZE(values)) : -EAGAIN;
 }

@@ -7,7 +7,10 @@
 
 struct sk_buff;
 
-/* Operations of the device; see struct ib_device_ops. Return: 0 or -EMSGSIZE. */
+/*
+ * Operations of the device; see struct ib_device_ops. Return: 0, -EMSGSIZE, or -EAGAIN for an
+ * object that is being destroyed.
+ */
 int kiw_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
 int kiw_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
 

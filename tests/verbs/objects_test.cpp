@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // Making and destroying PDs, CQs and QPs: limits, bad arguments, order.
+#include <atomic>
 #include <cerrno>
+#include <thread>
 
+#include "link.hpp"
 #include "support.hpp"
 
 namespace vt {
@@ -276,6 +279,28 @@ TEST_F(Objects, ManyOfEachComeAndGo)
 			ASSERT_NE(qps.back(), nullptr);
 		}
 		qps.clear();
+	}
+}
+
+TEST_F(Objects, AreShownWhileTheyComeAndGo)
+{
+	std::atomic<bool> over = false;
+	{
+		const std::jthread churn([&] {
+			while (!over) {
+				const Cq own = make_cq(context, 64);
+				ibv_qp_init_attr attr = attributes();
+				attr.send_cq = attr.recv_cq = own.get();
+				const Qp connected(ibv_create_qp(pd.get(), &attr));
+				attr.qp_type = IBV_QPT_UD;
+				const Qp datagrams(ibv_create_qp(pd.get(), &attr));
+			}
+		});
+		for (int round = 0; round < 50; round++) {
+			EXPECT_TRUE(run("rdma -dd resource show qp >/dev/null")) << round;
+			EXPECT_TRUE(run("rdma -dd resource show cq >/dev/null")) << round;
+		}
+		over = true;
 	}
 }
 

@@ -257,13 +257,13 @@ TEST_F(Shared, MessagesThatWaitTakeTurns)
 		for (std::uint64_t n = 0; n < 3; n++)
 			ASSERT_EQ(connection.a->send(), 0);
 		wait_for_line();
-		std::this_thread::sleep_for(50ms);
+		std::this_thread::sleep_for(200ms);
 	}
 	for (std::uint64_t id = 0; id < 3 * connections.size(); id++) {
 		post(id);
 		EXPECT_WC(connections.at(id % connections.size()).b->received(), id, IBV_WC_SUCCESS);
 		// The next message of the stream is in line before the next request comes.
-		std::this_thread::sleep_for(20ms);
+		std::this_thread::sleep_for(200ms);
 		for (const Connection &connection : connections)
 			EXPECT_TRUE(poll_all(connection.b->recv_cq()).empty());
 	}
