@@ -133,6 +133,7 @@ pair() {
 	else
 		not_ok "$name" "client: $(why $status)"
 	fi
-	tail -n 12 "$WORK/client" | sed 's/^/    client | /'
-	tail -n 12 "$WORK/server" | sed 's/^/    server | /'
+	# What a program says of an error comes first in its file: the rest is written when it ends.
+	tail -n 40 "$WORK/client" | sed 's/^/    client | /'
+	tail -n 40 "$WORK/server" | sed 's/^/    server | /'
 }
