@@ -141,6 +141,8 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 	if (qp->state == KIW_QP_IDLE) {
 		kiw_qp_open_rings(qp);
 		qp->closed = true;
+		if (qp->by_number && kiw_sq_posted(&qp->sq))
+			kiw_qp_await_peer(qp);
 	}
 	rcu_assign_pointer(qp->stream, NULL);
 	s->qp = NULL;

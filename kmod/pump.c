@@ -27,9 +27,31 @@
 
 /* --- receiving ----------------------------------------------------------------------------- */
 
+/*
+ * Programs that connect by number expect no word of a peer that has gone, as InfiniBand has none:
+ * what they have posted stays as it is, until requests have waited long enough (qp.c).
+ */
+static bool pump_by_number(const struct kiw_stream *s)
+{
+	return READ_ONCE(s->qp->by_number);
+}
+
+/* Is anything under way that the end of the peer's direction breaks off? */
 static bool pump_unfinished(const struct kiw_stream *s)
 {
-	return !s->rx.between || kiw_tx_unfinished(s);
+	return !s->rx.between || (pump_by_number(s) ? kiw_tx_begun(s) : kiw_tx_unfinished(s));
+}
+
+static void pump_lost(struct kiw_stream *s)
+{
+	if (s->qp->state == KIW_QP_CLOSING && pump_by_number(s) && !kiw_stream_lends(s)) {
+		/* What was sent to a peer that had gone already: its reset is no news. */
+		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
+		return;
+	}
+	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
+		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+	kiw_stream_event(s, KIW_EV_LLP_LOST);
 }
 
 /*
@@ -83,9 +105,7 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 	kiw_rx_pump(s);
 	pump_give_back(s, backlog);
 	if (sk->sk_err) {
-		if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
-			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-		kiw_stream_event(s, KIW_EV_LLP_LOST);
+		pump_lost(s);
 	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more &&
 		   !kiw_receive_waits(&s->rx)) {
 		bool running = s->qp->state == KIW_QP_RTS;
@@ -173,13 +193,9 @@ static void pump_act_end(struct kiw_stream *s)
 	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_CLOSED);
 }
 
-/*
- * Programs that connect by number expect no word of a peer that has gone, as InfiniBand has none:
- * what they may still have posted stays as it is.
- */
 static bool pump_keeps_receives(const struct kiw_stream *s)
 {
-	return READ_ONCE(s->qp->by_number) &&
+	return pump_by_number(s) &&
 	       (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_IDLE);
 }
 

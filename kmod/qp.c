@@ -21,8 +21,6 @@
 #include "srq.h"
 #include "ud.h"
 
-/* Seconds that requests wait for a peer that was named by number */
-#define QP_PEER_PATIENCE 20
 /* Longer than most peers delay an ACK, in jiffies */
 #define QP_LOAN_PATIENCE (HZ / 4)
 
@@ -441,7 +439,7 @@ static void qp_peer_late(struct work_struct *work)
 	if (!over)
 		return;
 	ibdev_dbg(&qp->dev->ibdev, "QP %u: no QP %u at %pI6c in %u s\n", qp->ibqp.qp_num,
-		  peer->ends.to, &peer->remote, QP_PEER_PATIENCE);
+		  peer->ends.to, &peer->remote, KIW_PEER_PATIENCE);
 	kiw_stat_inc(&qp->dev->stats, KIW_STAT_CONNECT_FAILS);
 	qp_abort_endpoint(qp);
 	kiw_qp_raise(qp, IB_EVENT_QP_FATAL);
@@ -520,19 +518,13 @@ struct kiw_inbox *kiw_qp_forget_peer(struct kiw_qp *qp)
 	return inbox;
 }
 
-/* A request waits for the connection: the patience with the peer begins with the first. */
+/* A request was posted: it may wait for the connection. */
 static bool qp_may_wait(struct kiw_qp *qp)
 {
-	struct kiw_peer *peer = qp->peer;
-
 	lockdep_assert_held(&qp->mutex);
 	if (!qp->by_number || qp->state != KIW_QP_IDLE || qp->shown != IB_QPS_RTS)
 		return false;
-	if (!peer->patient) {
-		peer->patient = true;
-		peer->deadline = jiffies + QP_PEER_PATIENCE * HZ;
-		mod_delayed_work(system_wq, &peer->late, QP_PEER_PATIENCE * HZ);
-	}
+	kiw_qp_await_peer(qp);
 	return true;
 }
 
@@ -758,13 +750,11 @@ static int qp_sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
 {
 	switch (qp->state) {
 	case KIW_QP_IDLE:
-		if (!qp->by_number)
-			return -EINVAL;
-		kiw_qp_lost_peer(qp);
-		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
-		return 0;
+		/* By number it waits; the end of the stream finds it. */
+		return qp->by_number ? 0 : -EINVAL;
 	case KIW_QP_CLOSING:
-		kiw_stream_event(s, KIW_EV_ACTIVITY);
+		if (!qp->by_number)
+			kiw_stream_event(s, KIW_EV_ACTIVITY);
 		return 0;
 	case KIW_QP_ERROR:
 		s->todo |= KIW_ACT_FLUSH_SQ;

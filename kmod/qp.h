@@ -182,6 +182,22 @@ static inline void kiw_qp_lost_peer(struct kiw_qp *qp)
 		qp->peer->silent = true;
 }
 
+/* Seconds that requests wait for a peer that is named by number */
+#define KIW_PEER_PATIENCE 20
+
+/* kiw_qp_await_peer() - a request waits for the peer, from the first one on; mutex held */
+static inline void kiw_qp_await_peer(struct kiw_qp *qp)
+{
+	struct kiw_peer *peer = qp->peer;
+
+	lockdep_assert_held(&qp->mutex);
+	if (peer->patient)
+		return;
+	peer->patient = true;
+	peer->deadline = jiffies + KIW_PEER_PATIENCE * HZ;
+	mod_delayed_work(system_wq, &peer->late, KIW_PEER_PATIENCE * HZ);
+}
+
 /* Verbs and iw_cm operations; see struct ib_device_ops. */
 int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
 int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,

@@ -20,14 +20,18 @@ bool kiw_tx_pending(const struct kiw_stream *s)
 	return s->tx.term_len || kiw_batch_unsent(&s->tx.batch);
 }
 
-bool kiw_tx_unfinished(const struct kiw_stream *s)
+bool kiw_tx_begun(const struct kiw_stream *s)
 {
 	const struct kiw_tx *tx = &s->tx;
 
 	/* What was taken out of the ring isn't with TCP before @sent_index says so. */
 	return kiw_tx_pending(s) || kiw_reads_in_len(&tx->reads_in) ||
-	       kiw_reads_out_len(&tx->reads_out) || kiw_sq_posted(&s->qp->sq) ||
-	       s->qp->sq.next != tx->sent_index;
+	       kiw_reads_out_len(&tx->reads_out) || s->qp->sq.next != tx->sent_index;
+}
+
+bool kiw_tx_unfinished(const struct kiw_stream *s)
+{
+	return kiw_tx_begun(s) || kiw_sq_posted(&s->qp->sq);
 }
 
 /* --- the next message ---------------------------------------------------------------------- */

@@ -88,7 +88,10 @@ void kiw_tx_drop(struct kiw_stream *s);
 /** kiw_tx_pending() - is there anything that FIN would cut off; socket lock held */
 bool kiw_tx_pending(const struct kiw_stream *s);
 
-/** kiw_tx_unfinished() - has anything yet to be given to TCP or to be answered; socket lock held */
+/** kiw_tx_begun() - is anything that was begun yet to be given to TCP, or to be answered; locked */
+bool kiw_tx_begun(const struct kiw_stream *s);
+
+/** kiw_tx_unfinished() - the same, or is a request posted; socket lock held */
 bool kiw_tx_unfinished(const struct kiw_stream *s);
 
 #endif /* KIWARP_TX_H */

@@ -311,6 +311,58 @@ TEST_F(Named, WhatIsSentToAPeerThatHasGoneFails)
 	EXPECT_WC(left.completion("another Send"), 4, IBV_WC_WR_FLUSH_ERR);
 }
 
+// Whatever the moment, nothing fails at once: a program that has what it wanted ends before it would see that.
+TEST_F(Named, WhatIsSentWhileAPeerGoesWaits)
+{
+	for (int round = 0; round < 60; round++) {
+		left.connect(right.name());
+		right.connect(left.name());
+		exchange(left, right);
+		for (std::uint64_t id = 0; id < 32; id++)
+			right.receive(id);
+		{
+			const std::jthread goes([&] {
+				std::this_thread::sleep_for(std::chrono::microseconds(round * 20));
+				right.renew();
+			});
+			for (std::uint64_t id = 0; id < 32; id++)
+				ASSERT_EQ(left.post(IBV_WR_SEND, id), 0) << round;
+		}
+		std::this_thread::sleep_for(20ms);
+		for (const ibv_wc &wc : vt::poll_all(left.cq()))
+			EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << round << ", " << wc.wr_id;
+		EXPECT_NE(left.state(), IBV_QPS_ERR) << round;
+		ASSERT_EQ(left.reset(), 0);
+		ASSERT_EQ(left.init(), 0);
+	}
+}
+
+// Its request was posted before the end of the connection, and no other follows.
+TEST_F(Named, WhatWasSentWhileAPeerWentFailsLater)
+{
+	left.connect(right.name());
+	right.connect(left.name());
+	exchange(left, right);
+	std::uint64_t id = 0;
+	{
+		const std::jthread goes([&] { right.renew(); });
+		while (id < 60) {
+			ASSERT_EQ(left.post(IBV_WR_SEND, id++), 0);
+			std::this_thread::sleep_for(1ms);
+		}
+	}
+	for (std::uint64_t n = 0; n < id; n++) {
+		const ibv_wc wc = left.completion("a Send");
+		EXPECT_EQ(wc.wr_id, n);
+		if (wc.status == IBV_WC_SUCCESS)
+			continue;
+		EXPECT_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
+		for (n++; n < id; n++)
+			EXPECT_WC(left.completion("another Send"), n, IBV_WC_WR_FLUSH_ERR);
+	}
+	EXPECT_EQ(left.state(), IBV_QPS_ERR);
+}
+
 /// Each end dials in one of the two
 class Mistaken : public testing::TestWithParam<bool> {
 protected:
