@@ -8,6 +8,7 @@
 #include <linux/indirect_call_wrapper.h>
 #include <linux/moduleparam.h>
 
+#include "atomics.h"
 #include "cursor.h"
 #include "region.h"
 #include "stream.h"
@@ -71,6 +72,8 @@ static enum kiw_err arrive_begin_read_resp(struct kiw_stream *s)
 	if (!kiw_reads_out_len(&s->tx.reads_out))
 		return KIW_ERR_RDMAP_OPCODE;
 	r = kiw_read_out_oldest(&s->tx.reads_out);
+	if (r->atomic)
+		return KIW_ERR_RDMAP_OPCODE;
 	if (seg->payload_len) {
 		if (seg->stag != r->sink_stag)
 			return KIW_ERR_DDP_STAG;
@@ -85,7 +88,7 @@ static enum kiw_err arrive_begin_read_resp(struct kiw_stream *s)
 /* A receive request that can't be used completes with an error; the peer has no part in it. */
 static enum kiw_err arrive_recv_failed(struct kiw_stream *s, enum ib_wc_status status)
 {
-	kiw_rq_complete(s->qp, &s->recv, status, 0, 0, 0);
+	kiw_rq_fail(s->qp, &s->recv, status);
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
@@ -157,11 +160,12 @@ static enum kiw_err arrive_begin_send(struct kiw_stream *s)
 	}
 	err = kiw_seq_check_mo(seq, &rx->seg, s->recv.room);
 	if (err == KIW_ERR_DDP_TOOLONG)
-		kiw_rq_complete(s->qp, &s->recv, IB_WC_LOC_LEN_ERR, 0, 0, 0);
+		kiw_rq_fail(s->qp, &s->recv, IB_WC_LOC_LEN_ERR);
 	return err;
 }
 
-static enum kiw_err arrive_begin_read_req(struct kiw_stream *s)
+/* What has to be answered: is there a place for it? */
+static enum kiw_err arrive_check_question(struct kiw_stream *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
 	enum kiw_err err = kiw_seq_check_msn(&s->rx.seq[KIW_QN_READ], seg);
@@ -171,12 +175,46 @@ static enum kiw_err arrive_begin_read_req(struct kiw_stream *s)
 	/* A Read that opens the stream has a place of its own. */
 	if (kiw_reads_in_len(&s->tx.reads_in) >= max_t(u32, s->qp->ird, s->rx_first))
 		return KIW_ERR_DDP_NOBUF;
-	if (seg->mo)
-		return KIW_ERR_DDP_MO;
+	return seg->mo ? KIW_ERR_DDP_MO : KIW_OK;
+}
+
+static enum kiw_err arrive_begin_read_req(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+	enum kiw_err err = arrive_check_question(s);
+
+	if (err)
+		return err;
 	if (!seg->rreq.size)
 		return KIW_OK;
 	return kiw_region_rdmap_error(arrive_check(s, seg->rreq.src_stag, IB_ACCESS_REMOTE_READ,
 						   seg->rreq.src_to, seg->rreq.size));
+}
+
+static enum kiw_err arrive_begin_atomic_req(struct kiw_stream *s)
+{
+	enum kiw_err err = arrive_check_question(s);
+
+	return err ?: kiw_atomic_check(s->qp, &s->rx.seg.atomic);
+}
+
+static enum kiw_err arrive_begin_atomic_resp(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+	const struct kiw_read_out *r;
+	enum kiw_err err;
+
+	if (!kiw_reads_out_len(&s->tx.reads_out))
+		return KIW_ERR_RDMAP_OPCODE;
+	r = kiw_read_out_oldest(&s->tx.reads_out);
+	if (!r->atomic)
+		return KIW_ERR_RDMAP_OPCODE;
+	err = kiw_seq_check_msn(&s->rx.seq[KIW_QN_ATOMIC], seg);
+	if (err)
+		return err;
+	if (seg->mo)
+		return KIW_ERR_DDP_MO;
+	return seg->atomic_resp.req_id == r->index ? KIW_OK : KIW_ERR_RDMAP_CATASTROPHE;
 }
 
 /* The queue's bytes are mapped first, since mappings are given back in the reverse order. */
@@ -260,6 +298,18 @@ static enum kiw_err arrive_place_write(struct kiw_stream *s, struct kiw_cursor *
 						     seg->to + done, n));
 }
 
+/* How long the Write is, for Immediate Data behind it */
+static enum kiw_err arrive_end_write(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+
+	if (!s->write_goes_on)
+		s->write_len = 0;
+	s->write_len += seg->payload_len;
+	s->write_goes_on = !(seg->flags & KIW_F_LAST);
+	return KIW_OK;
+}
+
 static enum kiw_err arrive_place_send(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n)
 {
 	if (arrive_to_list(s, cur, s->recv.sge, s->rx.seg.mo + done, n))
@@ -275,17 +325,12 @@ static enum kiw_err arrive_place_terminate(struct kiw_stream *s, struct kiw_curs
 	return KIW_OK;
 }
 
-static enum kiw_err arrive_end_read_resp(struct kiw_stream *s)
+/* The oldest question is answered. */
+static enum kiw_err arrive_answered(struct kiw_stream *s)
 {
-	const struct kiw_seg *seg = &s->rx.seg;
 	struct kiw_tx *tx = &s->tx;
-	struct kiw_read_out *r;
+	struct kiw_read_out *r = kiw_read_out(&tx->reads_out, tx->reads_out.head++);
 
-	s->rx.resp_off += seg->payload_len;
-	if (!(seg->flags & KIW_F_LAST))
-		return KIW_OK;
-	s->rx.resp_off = 0;
-	r = kiw_read_out(&tx->reads_out, tx->reads_out.head++);
 	if (!r->internal) {
 		kiw_sq_done(&s->qp->sq, r->index, IB_WC_SUCCESS);
 		if (!kiw_sq_complete(s->qp))
@@ -294,6 +339,51 @@ static enum kiw_err arrive_end_read_resp(struct kiw_stream *s)
 	if (tx->taken)	/* it may have waited for this one */
 		kiw_stream_kick(s);
 	return KIW_OK;
+}
+
+static enum kiw_err arrive_end_read_resp(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+
+	s->rx.resp_off += seg->payload_len;
+	if (!(seg->flags & KIW_F_LAST))
+		return KIW_OK;
+	s->rx.resp_off = 0;
+	return arrive_answered(s);
+}
+
+/* Store @n bytes, at most KIW_TAIL_MAX, in a local buffer; they may lie in two pages. */
+static enum kiw_region_fault arrive_store(struct kiw_stream *s, const struct kiw_sge *sge,
+					  const void *from, u32 n)
+{
+	enum kiw_region_fault fault;
+	struct kiw_region_use use;
+	u32 done, part;
+	void *to;
+
+	fault = kiw_region_begin(s->qp, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr, n, &use);
+	if (fault)
+		return fault;
+	for (done = 0; done < n; done += part) {
+		part = n - done;
+		to = kiw_region_chunk(use.region, sge->addr + done, &part);
+		kiw_tail_store(to, from + done, part);
+		kunmap_local(to);
+	}
+	kiw_region_end(&use);
+	return KIW_REGION_OK;
+}
+
+static enum kiw_err arrive_end_atomic_resp(struct kiw_stream *s)
+{
+	const struct kiw_seg *seg = &s->rx.seg;
+	const struct kiw_read_out *r = kiw_read_out_oldest(&s->tx.reads_out);
+
+	kiw_seq_advance(&s->rx.seq[KIW_QN_ATOMIC], seg);
+	if (!arrive_store(s, r->sge, &seg->atomic_resp.value, sizeof(seg->atomic_resp.value)))
+		return arrive_answered(s);
+	kiw_sq_done(&s->qp->sq, r->index, IB_WC_LOC_PROT_ERR);
+	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
 static enum kiw_err arrive_invalidate(struct kiw_stream *s, u32 stag)
@@ -308,13 +398,25 @@ static enum kiw_err arrive_invalidate(struct kiw_stream *s, u32 stag)
 	}
 }
 
+/* A message on queue 0 has ended. A Write before it isn't that of what comes later. */
+static enum kiw_err arrive_received(struct kiw_stream *s, struct kiw_received *received)
+{
+	s->write_len = 0;
+	if (s->rx.seg.flags & KIW_F_SOLICITED)
+		received->flags |= KIW_CQE_SOLICITED;
+	return kiw_rq_complete(s->qp, &s->recv, received) ? KIW_OK : KIW_ERR_LOCAL_CATASTROPHE;
+}
+
 static enum kiw_err arrive_end_send(struct kiw_stream *s)
 {
 	struct kiw_receive *rx = &s->rx;
 	const struct kiw_seg *seg = &rx->seg;
-	u32 len = seg->mo + seg->payload_len;
+	struct kiw_received received = {
+		.len = seg->mo + seg->payload_len,
+		.op = KIW_WR_RECV,
+		.from = seg->inv_stag,
+	};
 	enum kiw_err err;
-	u8 flags = 0;
 
 	kiw_seq_advance(&rx->seq[KIW_QN_SEND], seg);
 	if (!(seg->flags & KIW_F_LAST))
@@ -322,15 +424,31 @@ static enum kiw_err arrive_end_send(struct kiw_stream *s)
 	if (seg->flags & KIW_F_INVALIDATE) {
 		err = arrive_invalidate(s, seg->inv_stag);
 		if (err) {
-			kiw_rq_complete(s->qp, &s->recv, IB_WC_REM_INV_REQ_ERR, 0, 0, 0);
+			kiw_rq_fail(s->qp, &s->recv, IB_WC_REM_INV_REQ_ERR);
 			return err;
 		}
-		flags |= KIW_CQE_WITH_INV;
+		received.flags |= KIW_CQE_WITH_INV;
 	}
-	if (seg->flags & KIW_F_SOLICITED)
-		flags |= KIW_CQE_SOLICITED;
-	return kiw_rq_complete(s->qp, &s->recv, IB_WC_SUCCESS, len, flags, seg->inv_stag) ?
-		KIW_OK : KIW_ERR_LOCAL_CATASTROPHE;
+	if (seg->flags & KIW_F_SEND_IMM) {
+		received.flags |= KIW_CQE_WITH_IMM;
+		received.imm = cpu_to_be32(seg->inv_stag);
+	}
+	return arrive_received(s, &received);
+}
+
+/* The last octet of the Write before it is there: the program may look. */
+static enum kiw_err arrive_end_imm(struct kiw_stream *s)
+{
+	struct kiw_receive *rx = &s->rx;
+	struct kiw_received received = {
+		.len = s->write_len,
+		.op = KIW_WR_RECV_IMM,
+		.flags = KIW_CQE_WITH_IMM,
+	};
+
+	kiw_seq_advance(&rx->seq[KIW_QN_SEND], &rx->seg);
+	memcpy(&received.imm, rx->seg.imm, sizeof(received.imm));
+	return arrive_received(s, &received);
 }
 
 static enum kiw_err arrive_end_read_req(struct kiw_stream *s)
@@ -339,6 +457,21 @@ static enum kiw_err arrive_end_read_req(struct kiw_stream *s)
 	kiw_read_in_add(&s->tx.reads_in, &s->rx.seg.rreq);
 	kiw_stream_kick(s);
 	return KIW_OK;
+}
+
+static enum kiw_err arrive_end_atomic_req(struct kiw_stream *s)
+{
+	kiw_seq_advance(&s->rx.seq[KIW_QN_READ], &s->rx.seg);
+	kiw_atomic_in_add(&s->tx.reads_in, &s->rx.seg.atomic);
+	kiw_stream_kick(s);
+	return KIW_OK;
+}
+
+/* Does a Terminate name one of our Reads or atomics? */
+static bool arrive_names_question(const struct kiw_term_info *info)
+{
+	return info->has_rreq || (info->has_seg && !info->tagged &&
+				  info->op == KIW_OP_ATOMIC_REQ && info->qn == KIW_QN_READ);
 }
 
 /* The peer gave up. If it names a Read of ours, that one completes with more than a flush. */
@@ -355,7 +488,7 @@ static enum kiw_err arrive_end_terminate(struct kiw_stream *s)
 	kiw_stat_inc(&s->dev->stats, KIW_STAT_TERM_RECEIVED);
 	kiw_term_parse(kiw_receive_ulpdu(rx), kiw_receive_ulpdu_have(rx), &info);
 	trace_kiw_term_received(s->qp->ibqp.qp_num, info.raw.layer, info.raw.etype, info.raw.code);
-	if (info.has_rreq) {
+	if (arrive_names_question(&info)) {
 		nth = info.msn - (tx->msn_read - kiw_reads_out_len(reads));
 		r = nth < kiw_reads_out_len(reads) ? kiw_read_out(reads, reads->head + nth) : NULL;
 		if (r && !r->internal) {
@@ -387,7 +520,7 @@ struct arrive_op {
 
 /* Others don't get here: the receive machine refuses them. */
 static const struct arrive_op arrive_ops[KIW_OP_COUNT] = {
-	[KIW_OP_WRITE] = { arrive_begin_write, arrive_place_write, NULL },
+	[KIW_OP_WRITE] = { arrive_begin_write, arrive_place_write, arrive_end_write },
 	[KIW_OP_READ_REQ] = { arrive_begin_read_req, NULL, arrive_end_read_req },
 	[KIW_OP_READ_RESP] = { arrive_begin_read_resp, arrive_place_read_resp,
 			       arrive_end_read_resp },
@@ -396,6 +529,10 @@ static const struct arrive_op arrive_ops[KIW_OP_COUNT] = {
 	[KIW_OP_SEND_SE] = ARRIVE_SEND,
 	[KIW_OP_SEND_SE_INV] = ARRIVE_SEND,
 	[KIW_OP_TERMINATE] = { NULL, arrive_place_terminate, arrive_end_terminate },
+	[KIW_OP_IMM] = { arrive_begin_send, NULL, arrive_end_imm },
+	[KIW_OP_IMM_SE] = { arrive_begin_send, NULL, arrive_end_imm },
+	[KIW_OP_ATOMIC_REQ] = { arrive_begin_atomic_req, NULL, arrive_end_atomic_req },
+	[KIW_OP_ATOMIC_RESP] = { arrive_begin_atomic_resp, NULL, arrive_end_atomic_resp },
 };
 
 enum kiw_err kiw_sink_begin(struct kiw_receive *rx)
@@ -428,5 +565,6 @@ enum kiw_err kiw_sink_end(struct kiw_receive *rx)
 			  rx->seg.flags & KIW_F_LAST, rx->seg.payload_len);
 	if (!op->end)
 		return KIW_OK;
-	return INDIRECT_CALL_2(op->end, arrive_end_send, arrive_end_read_resp, arrive_stream(rx));
+	return INDIRECT_CALL_3(op->end, arrive_end_send, arrive_end_write, arrive_end_read_resp,
+			       arrive_stream(rx));
 }

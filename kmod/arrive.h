@@ -9,6 +9,6 @@
 #include "proto/ddp.h"
 
 /* KIW_CAP_* of which all opcodes have a row in arrive.c */
-#define KIW_ARRIVE_CAPS 0
+#define KIW_ARRIVE_CAPS (KIW_CAP_IMM | KIW_CAP_ATOMIC)
 
 #endif /* KIWARP_ARRIVE_H */

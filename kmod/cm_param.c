@@ -90,6 +90,7 @@ void kiw_ep_config(struct kiw_startup *su)
 		.markers = READ_ONCE(markers),
 		.p2p = READ_ONCE(p2p),
 		.large = READ_ONCE(large),
+		.ext = true,
 		.rtr = READ_ONCE(rtr),
 		.ird = KIW_MAX_RD_ATOM,
 		.ord = KIW_MAX_RD_ATOM,

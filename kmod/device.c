@@ -86,7 +86,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_rd_atom = KIW_MAX_RD_ATOM;
 	attr->max_qp_init_rd_atom = KIW_MAX_RD_ATOM;
 	attr->max_res_rd_atom = KIW_MAX_RD_ATOM * KIW_MAX_QP;
-	attr->atomic_cap = IB_ATOMIC_NONE;
+	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
 	return 0;
 }

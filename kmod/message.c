@@ -3,6 +3,7 @@
 
 #include <net/tcp.h>
 
+#include "atomics.h"
 #include "builder.h"
 #include "lend.h"
 #include "stream.h"
@@ -81,7 +82,7 @@ static void message_request_end(struct kiw_tx *tx)
 	tx->batch_index = tx->req.index + 1;
 }
 
-static int message_read(struct kiw_stream *s, const struct kiw_send_op *op)
+static int message_read(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_read_out *r = kiw_read_out(&tx->reads_out, tx->reads_out.tail);
@@ -91,6 +92,7 @@ static int message_read(struct kiw_stream *s, const struct kiw_send_op *op)
 
 	r->index = tx->req.index;
 	r->internal = false;
+	r->atomic = false;
 	r->num_sge = tx->req.wqe.num_sge;
 	r->len = tx->req.len;
 	memcpy(r->sge, tx->req.sge, r->num_sge * sizeof(r->sge[0]));
@@ -108,6 +110,44 @@ static int message_read(struct kiw_stream *s, const struct kiw_send_op *op)
 	ret = message_control(s, ulpdu, kiw_build_rreq(ulpdu, tx->msn_read, &rr));
 	if (ret)
 		return ret;
+	tx->msn_read++;
+	tx->reads_out.tail++;
+	message_request_end(tx);
+	return 0;
+}
+
+static int message_atomic(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_read_out *r = kiw_read_out(&tx->reads_out, tx->reads_out.tail);
+	const struct kiw_atomic_args *args = &tx->req.atomic;
+	struct kiw_atomic at = {
+		.req_id = tx->req.index,
+		.stag = tx->req.wqe.rkey,
+		.to = tx->req.wqe.remote_addr,
+	};
+	u8 ulpdu[KIW_ATOMIC_REQ_LEN];
+	int ret;
+
+	if (tx->req.wqe.opcode == KIW_WR_FETCH_ADD) {
+		at.op = KIW_ATOMIC_FETCH_ADD;
+		at.data = args->compare_add;
+	} else {
+		at.op = KIW_ATOMIC_CMP_SWAP;
+		at.data = args->swap;
+		at.mask = U64_MAX;
+		at.cmp = args->compare_add;
+		at.cmp_mask = U64_MAX;
+	}
+	ret = message_control(s, ulpdu, kiw_build_atomic(ulpdu, tx->msn_read, &at));
+	if (ret)
+		return ret;
+	r->index = tx->req.index;
+	r->internal = false;
+	r->atomic = true;
+	r->num_sge = 1;
+	r->len = tx->req.len;
+	r->sge[0] = tx->req.sge[0];
 	tx->msn_read++;
 	tx->reads_out.tail++;
 	message_request_end(tx);
@@ -167,20 +207,57 @@ static int message_segment(struct kiw_stream *s, const u8 *hdr, u32 hdr_len, u32
 	return 0;
 }
 
-static int message_tagged(struct kiw_stream *s, const struct kiw_send_op *op)
+/* The next segment of a Write. Return: as message_segment(). */
+static int message_write_segment(struct kiw_stream *s, const struct kiw_send_op *op)
 {
 	struct kiw_tx *tx = &s->tx;
 	u32 n = min(tx->req.len - tx->off, message_max_payload(s, KIW_TAGGED_LEN));
-	bool last = tx->off + n == tx->req.len;
 	u8 hdr[KIW_TAGGED_LEN];
-	int ret;
 
-	kiw_build_tagged(hdr, op->wire, last, tx->req.wqe.rkey,
+	kiw_build_tagged(hdr, op->wire, tx->off + n == tx->req.len, tx->req.wqe.rkey,
 			 tx->req.wqe.remote_addr + tx->off);
-	ret = message_segment(s, hdr, sizeof(hdr), n);
-	if (ret > 0 && last)
+	return message_segment(s, hdr, sizeof(hdr), n);
+}
+
+static int message_write(struct kiw_stream *s, const struct kiw_send_op *op)
+{
+	struct kiw_tx *tx = &s->tx;
+	int ret = message_write_segment(s, op);
+
+	if (ret > 0 && tx->off == tx->req.len)
 		message_request_end(tx);
 	return min(ret, 0);
+}
+
+/* A Write, also an empty one, and the message that tells the peer's program of it */
+static int message_write_imm(struct kiw_stream *s, const struct kiw_send_op *op)
+{
+	struct kiw_tx *tx = &s->tx;
+	const struct kiw_wqe *wqe = &tx->req.wqe;
+	u8 ulpdu[KIW_IMM_LEN], imm[KIW_IMM_SIZE] = {};
+	int ret;
+
+	if (!tx->written) {
+		ret = message_write_segment(s, op);
+		tx->written = ret > 0 && tx->off == tx->req.len;
+		return min(ret, 0);
+	}
+	memcpy(imm, &wqe->imm, sizeof(wqe->imm));
+	ret = message_control(s, ulpdu, kiw_build_imm(ulpdu, wqe->flags & KIW_WQE_SOLICITED,
+						      tx->msn_send, imm));
+	if (ret)
+		return ret;
+	tx->msn_send++;
+	message_request_end(tx);
+	return 0;
+}
+
+/* What a Send has in the place of the STag to invalidate */
+static u32 message_send_word(const struct kiw_wqe *wqe, u8 wire)
+{
+	if (wire & KIW_RDMAP_SEND_IMM)
+		return be32_to_cpu(wqe->imm);
+	return kiw_ops[wire].flags & KIW_F_INVALIDATE ? wqe->rkey : 0;
 }
 
 static int message_untagged(struct kiw_stream *s, const struct kiw_send_op *op)
@@ -193,8 +270,7 @@ static int message_untagged(struct kiw_stream *s, const struct kiw_send_op *op)
 	u8 hdr[KIW_UNTAGGED_LEN];
 	int ret;
 
-	kiw_build_untagged(hdr, wire, last,
-			   kiw_ops[wire].flags & KIW_F_INVALIDATE ? wqe->rkey : 0, KIW_QN_SEND,
+	kiw_build_untagged(hdr, wire, last, message_send_word(wqe, wire), KIW_QN_SEND,
 			   tx->msn_send, tx->off);
 	ret = message_segment(s, hdr, sizeof(hdr), n);
 	if (ret > 0 && last) {
@@ -210,9 +286,13 @@ int kiw_message_request(struct kiw_stream *s)
 
 	switch (op->kind) {
 	case KIW_SEND_TAGGED:
-		return message_tagged(s, op);
+		return message_write(s, op);
+	case KIW_SEND_TAGGED_IMM:
+		return message_write_imm(s, op);
 	case KIW_SEND_READ:
-		return message_read(s, op);
+		return message_read(s);
+	case KIW_SEND_ATOMIC:
+		return message_atomic(s);
 	case KIW_SEND_UNTAGGED:
 		break;
 	}
@@ -232,10 +312,50 @@ static void message_response_failed(struct kiw_stream *s, const struct kiw_rreq 
 	kiw_stream_fail(s, kiw_region_rdmap_error(fault), ulpdu, sizeof(ulpdu), sizeof(ulpdu));
 }
 
-int kiw_message_response(struct kiw_stream *s)
+/* The oldest is answered. */
+static void message_response_end(struct kiw_tx *tx)
+{
+	tx->reads_in.head++;
+	tx->message = KIW_MESSAGE_NONE;
+}
+
+/*
+ * An atomic is carried out when its turn comes, and not when it arrives: a Read before it brings
+ * what was there before. It is carried out once, also where the response has to be built again.
+ */
+static int message_atomic_response(struct kiw_stream *s, struct kiw_read_in *in)
 {
 	struct kiw_tx *tx = &s->tx;
-	const struct kiw_rreq *read = kiw_read_in_oldest(&tx->reads_in);
+	struct kiw_atomic_resp resp;
+	u8 ulpdu[KIW_HDR_MAX];
+	enum kiw_err err;
+	u64 old;
+	int ret;
+
+	if (!in->done) {
+		err = kiw_atomic_run(s->qp, &in->at, &old);
+		if (err) {
+			kiw_build_atomic(ulpdu, kiw_read_in_msn(&tx->reads_in), &in->at);
+			tx->message = KIW_MESSAGE_NONE;
+			kiw_stream_fail(s, err, ulpdu, KIW_ATOMIC_REQ_LEN, KIW_ATOMIC_REQ_LEN);
+			return 0;
+		}
+		in->at.data = old;
+		in->done = true;
+	}
+	resp.req_id = in->at.req_id;
+	resp.value = in->at.data;
+	ret = message_control(s, ulpdu, kiw_build_atomic_resp(ulpdu, tx->msn_atomic, &resp));
+	if (ret)
+		return ret;
+	tx->msn_atomic++;
+	message_response_end(tx);
+	return 0;
+}
+
+static int message_read_response(struct kiw_stream *s, const struct kiw_rreq *read)
+{
+	struct kiw_tx *tx = &s->tx;
 	u32 n = min(read->size - tx->off, message_max_payload(s, KIW_TAGGED_LEN));
 	bool last = tx->off + n == read->size;
 	enum kiw_region_fault fault;
@@ -259,11 +379,16 @@ int kiw_message_response(struct kiw_stream *s)
 		return 0;
 	}
 	tx->off += n;
-	if (last) {
-		tx->reads_in.head++;
-		tx->message = KIW_MESSAGE_NONE;
-	}
+	if (last)
+		message_response_end(tx);
 	return 0;
+}
+
+int kiw_message_response(struct kiw_stream *s)
+{
+	struct kiw_read_in *in = kiw_read_in_oldest(&s->tx.reads_in);
+
+	return in->atomic ? message_atomic_response(s, in) : message_read_response(s, &in->read);
 }
 
 int kiw_message_rtr(struct kiw_stream *s)

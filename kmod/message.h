@@ -15,7 +15,7 @@ struct kiw_stream;
 /** kiw_message_request() - of the request that is under way */
 int kiw_message_request(struct kiw_stream *s);
 
-/** kiw_message_response() - of the response to the oldest inbound Read */
+/** kiw_message_response() - of the response to the oldest inbound Read or atomic */
 int kiw_message_response(struct kiw_stream *s);
 
 /** kiw_message_rtr() - the ready-to-receive message of RFC 6581; it completes nothing */

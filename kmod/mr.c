@@ -12,7 +12,7 @@
 /* A peer with loans of a region that goes has to acknowledge something in this time, in jiffies */
 #define MR_PATIENCE (10 * HZ)
 
-/* REMOTE_ATOMIC may be asked for, it is just never used. Huge pages are pages like others. */
+/* Huge pages are pages like others. */
 #define ACCESS_KNOWN (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
 		      IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED | IB_ACCESS_HUGETLB | \
 		      IB_ACCESS_OPTIONAL)

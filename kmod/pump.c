@@ -224,7 +224,7 @@ void kiw_pump_act(struct kiw_stream *s)
 		kiw_inbox_post(s->inbox, KIW_INBOX_CLOSING);	/* it limits the wait */
 }
 
-/* Complete what ended with loans; the last of them may be what an end waits for. */
+/* Complete what ended with loans; the last of them may be what an end, or an atomic, waits for. */
 static void pump_take_back(struct kiw_stream *s)
 {
 	if (!kiw_stream_lends(s))
@@ -232,7 +232,7 @@ static void pump_take_back(struct kiw_stream *s)
 	kiw_tx_take_back(s);
 	if (kiw_stream_lends(s))
 		set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
-	else if (s->todo || s->fin_received)
+	else if (s->todo || s->fin_received || kiw_reads_in_len(&s->tx.reads_in))
 		s->due = true;
 }
 

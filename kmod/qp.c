@@ -21,6 +21,8 @@
 #include "srq.h"
 #include "ud.h"
 
+/* What peers can do to regions */
+#define QP_REMOTE_RIGHTS (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 /* Longer than most peers delay an ACK, in jiffies */
 #define QP_LOAN_PATIENCE (HZ / 4)
 
@@ -30,8 +32,9 @@
 static u32 qp_sq_stride(u32 head, const struct ib_qp_cap *cap)
 {
 	u32 sges = cap->max_send_sge * sizeof(struct kiw_sge);
+	u32 atomic = sizeof(struct kiw_sge) + sizeof(struct kiw_atomic_args);
 
-	return ALIGN(head + max(sges, cap->max_inline_data), 16);
+	return ALIGN(head + max3(sges, cap->max_inline_data, atomic), 16);
 }
 
 void kiw_qp_rem_ref(struct ib_qp *ibqp)
@@ -280,7 +283,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	mutex_init(&qp->mutex);
 	qp->state = KIW_QP_IDLE;
 	qp->shown = IB_QPS_INIT;
-	qp->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
+	qp->access = QP_REMOTE_RIGHTS;
 	qp->cookie = req.cookie;
 	qp->owner = get_pid(task_tgid(current));
 	qp->sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
@@ -645,14 +648,15 @@ static int qp_modify_state(struct kiw_qp *qp, const struct qp_change *c)
 }
 
 /*
- * rdma_cm takes a client's QP to INIT without any right and never comes back to it, so none at that
- * point means that the rights of the regions decide alone. A program that wants none says so
- * without a change of state, or grants local writes only.
+ * rdma_cm takes a client's QP to INIT without any right and never comes back to it, and a server's
+ * with Writes and Reads, since it knows no atomics of iWARP. So either means, with a change of
+ * state, that the rights of the regions decide alone. A program that wants less says so without a
+ * change of state, or grants something else.
  */
 static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
 {
-	if (!access && with_state)
-		access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ;
+	if (with_state && (!access || access == (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)))
+		access = QP_REMOTE_RIGHTS;
 	WRITE_ONCE(qp->access, access);
 }
 
@@ -668,8 +672,7 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 			    IB_QP_MIN_RNR_TIMER | IB_QP_RQ_PSN | IB_QP_SQ_PSN |
 			    IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_CAP;
 	const int known = ignored | IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_ACCESS_FLAGS;
-	const int rights = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |
-			   IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND;
+	const int rights = QP_REMOTE_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND;
 	const struct qp_change change = { .attr = attr, .mask = mask, .peer = peer };
 	int ret = 0;
 

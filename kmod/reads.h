@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * RDMA Reads under way, in both directions (RFC 5040 section 5.2): those that were asked of the
- * peer, and those that the peer has asked for. The socket lock protects both queues. Their indexes
- * run freely.
+ * RDMA Reads and atomics under way, in both directions (RFC 5040 section 5.2, RFC 7306 section 5):
+ * those that were asked of the peer, and those that the peer has asked for. They are answered in
+ * the order in which they were asked, and share the depth. The socket lock protects both queues.
+ * Their indexes run freely.
  */
 #ifndef KIWARP_READS_H
 #define KIWARP_READS_H
@@ -14,9 +15,10 @@
 #define KIW_READS_START (-16U)
 
 /**
- * struct kiw_read_out - a Read that the peer has not answered
- * @index: of its request in the send queue
+ * struct kiw_read_out - a Read or atomic that the peer has not answered
+ * @index: of its request in the send queue; the identifier of an atomic, too
  * @internal: the RTR message: there is no request and no completion
+ * @atomic: it is an atomic; what it brings goes into the only buffer
  * @num_sge: entries of @sge
  * @sink_stag: as sent
  * @sink_to: as sent
@@ -26,11 +28,28 @@
 struct kiw_read_out {
 	u32		index;
 	bool		internal;
+	bool		atomic;
 	u8		num_sge;
 	u32		sink_stag;
 	u64		sink_to;
 	u32		len;
 	struct kiw_sge	sge[];
+};
+
+/**
+ * struct kiw_read_in - a Read or atomic of the peer that is to be answered
+ * @atomic: it is an atomic
+ * @done: the atomic was carried out, and @at.data is what the memory had before
+ * @read: the Read
+ * @at: the atomic
+ */
+struct kiw_read_in {
+	bool	atomic;
+	bool	done;
+	union {
+		struct kiw_rreq		read;
+		struct kiw_atomic	at;
+	};
 };
 
 /**
@@ -58,11 +77,11 @@ struct kiw_reads_out {
  * @tail: next free
  */
 struct kiw_reads_in {
-	struct kiw_rreq	*slots;
-	u32		size;
-	bool		apart;
-	u32		head;
-	u32		tail;
+	struct kiw_read_in	*slots;
+	u32			size;
+	bool			apart;
+	u32			head;
+	u32			tail;
 };
 
 /**
@@ -105,7 +124,7 @@ static inline u32 kiw_reads_in_len(const struct kiw_reads_in *in)
 }
 
 /** kiw_read_in_oldest() - the Read to answer next; there is one */
-static inline const struct kiw_rreq *kiw_read_in_oldest(const struct kiw_reads_in *in)
+static inline struct kiw_read_in *kiw_read_in_oldest(const struct kiw_reads_in *in)
 {
 	return &in->slots[in->head % in->size];
 }
@@ -113,7 +132,13 @@ static inline const struct kiw_rreq *kiw_read_in_oldest(const struct kiw_reads_i
 /** kiw_read_in_add() - the peer asks for a Read, and may: there is room */
 static inline void kiw_read_in_add(struct kiw_reads_in *in, const struct kiw_rreq *rreq)
 {
-	in->slots[in->tail++ % in->size] = *rreq;
+	in->slots[in->tail++ % in->size] = (struct kiw_read_in){ .read = *rreq };
+}
+
+/** kiw_atomic_in_add() - the same for an atomic */
+static inline void kiw_atomic_in_add(struct kiw_reads_in *in, const struct kiw_atomic *at)
+{
+	in->slots[in->tail++ % in->size] = (struct kiw_read_in){ .atomic = true, .at = *at };
 }
 
 /** kiw_read_in_msn() - message sequence number of the oldest, which its queue implies */

@@ -80,21 +80,33 @@ static struct kiw_cqe *rq_add(struct kiw_cqe_batch *b, u64 wr_id, u32 index,
 	return cqe;
 }
 
-bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status,
-		     u32 len, u8 flags, u32 from)
+bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req,
+		     const struct kiw_received *received)
 {
 	struct kiw_cqe_batch b;
 	struct kiw_cqe *cqe;
 
 	req->taken = false;
 	kiw_cqe_begin(&b, qp->ibqp.recv_cq, qp);
-	cqe = rq_add(&b, req->id, req->index, status);
-	cqe->byte_len = len;
-	cqe->flags = flags;
-	if (flags & KIW_CQE_GRH)
-		cqe->src_qp = from;
+	cqe = rq_add(&b, req->id, req->index, IB_WC_SUCCESS);
+	cqe->opcode = received->op;
+	cqe->byte_len = received->len;
+	cqe->flags = received->flags;
+	cqe->imm = received->imm;
+	if (received->flags & KIW_CQE_GRH)
+		cqe->src_qp = received->from;
 	else
-		cqe->inv_stag = from;
+		cqe->inv_stag = received->from;
+	return kiw_cqe_publish(&b);
+}
+
+bool kiw_rq_fail(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status)
+{
+	struct kiw_cqe_batch b;
+
+	req->taken = false;
+	kiw_cqe_begin(&b, qp->ibqp.recv_cq, qp);
+	rq_add(&b, req->id, req->index, status);
 	return kiw_cqe_publish(&b);
 }
 

@@ -47,6 +47,22 @@ struct kiw_recv_req {
 	struct kiw_sge	*sge;
 };
 
+/**
+ * struct kiw_received - what the completion of a receive request tells
+ * @len: bytes received; of Immediate Data, bytes of the Write before it
+ * @op: %KIW_WR_RECV or %KIW_WR_RECV_IMM
+ * @flags: KIW_CQE_*
+ * @from: the STag with %KIW_CQE_WITH_INV, the sender with %KIW_CQE_GRH
+ * @imm: with %KIW_CQE_WITH_IMM
+ */
+struct kiw_received {
+	u32	len;
+	u8	op;
+	u8	flags;
+	u32	from;
+	__be32	imm;
+};
+
 /** kiw_rq_stride() - bytes of a slot with room for so many buffers */
 static inline u32 kiw_rq_stride(u32 sges)
 {
@@ -65,16 +81,23 @@ enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req);
 /**
  * kiw_rq_complete() - publish the completion of a receive request
  * @qp: QP, held
- * @req: the request
- * @status: outcome
- * @len: bytes received
- * @flags: KIW_CQE_*
- * @from: the STag with KIW_CQE_WITH_INV, the sender with KIW_CQE_GRH
+ * @req: the request, which a message has filled
+ * @received: what it has brought
  *
  * Return: false when the completion queue overflowed.
  */
-bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status,
-		     u32 len, u8 flags, u32 from);
+bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req,
+		     const struct kiw_received *received);
+
+/**
+ * kiw_rq_fail() - publish that a receive request has failed
+ * @qp: QP, held
+ * @req: the request
+ * @status: why
+ *
+ * Return: false when the completion queue overflowed.
+ */
+bool kiw_rq_fail(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status);
 
 /**
  * kiw_rq_call() - have the process ring when it posts

@@ -18,7 +18,7 @@ void kiw_rx_init(struct kiw_stream *s)
 {
 	s->rx_first = true;
 	kiw_receive_init(&s->rx, tcp_sk(s->sk)->copied_seq, s->neg.crc, s->neg.markers_rx,
-			 KIW_ARRIVE_CAPS);
+			 s->neg.ext ? KIW_ARRIVE_CAPS : 0);
 }
 
 /* The responder may send once it has seen a good FPDU (RFC 5044 section 7.1.2). */

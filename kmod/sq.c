@@ -7,7 +7,7 @@
 
 #include "cqe.h"
 #include "qp.h"
-#include "proto/wire.h"
+#include "proto/ddp.h"
 
 const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS] = {
 	[KIW_WR_SEND] = { KIW_SEND_UNTAGGED, KIW_OP_SEND, KIW_OP_SEND_SE, KIW_WQE_FLAGS },
@@ -16,6 +16,14 @@ const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS] = {
 	[KIW_WR_WRITE] = { KIW_SEND_TAGGED, KIW_OP_WRITE, KIW_OP_WRITE, KIW_WQE_FLAGS },
 	[KIW_WR_READ] = { KIW_SEND_READ, KIW_OP_READ_REQ, KIW_OP_READ_REQ,
 			  KIW_WQE_FLAGS & ~KIW_WQE_INLINE },
+	[KIW_WR_SEND_IMM] = { KIW_SEND_UNTAGGED, KIW_OP_SEND | KIW_RDMAP_SEND_IMM,
+			      KIW_OP_SEND_SE | KIW_RDMAP_SEND_IMM, KIW_WQE_FLAGS, KIW_CAP_IMM },
+	[KIW_WR_WRITE_IMM] = { KIW_SEND_TAGGED_IMM, KIW_OP_WRITE, KIW_OP_WRITE, KIW_WQE_FLAGS,
+			       KIW_CAP_IMM },
+	[KIW_WR_CMP_SWAP] = { KIW_SEND_ATOMIC, KIW_OP_ATOMIC_REQ, KIW_OP_ATOMIC_REQ,
+			      KIW_WQE_FLAGS & ~KIW_WQE_INLINE, KIW_CAP_ATOMIC },
+	[KIW_WR_FETCH_ADD] = { KIW_SEND_ATOMIC, KIW_OP_ATOMIC_REQ, KIW_OP_ATOMIC_REQ,
+			       KIW_WQE_FLAGS & ~KIW_WQE_INLINE, KIW_CAP_ATOMIC },
 };
 
 static struct kiw_wq_ring *sq_ring(const struct kiw_sq *sq)
@@ -63,11 +71,13 @@ void kiw_sq_forget(struct kiw_sq *sq)
 static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
 {
 	const struct kiw_wqe *wqe = &req->wqe;
+	const struct kiw_send_op *op;
 	s64 len;
 
-	if (wqe->reserved || wqe->reserved1)
+	if (wqe->reserved || wqe->opcode >= KIW_SEND_OPS)
 		return false;
-	if (wqe->opcode >= KIW_SEND_OPS || (wqe->flags & ~kiw_send_ops[wqe->opcode].flags))
+	op = &kiw_send_ops[wqe->opcode];
+	if (!op->flags || (wqe->flags & ~op->flags) || (wqe->imm && !(op->cap & KIW_CAP_IMM)))
 		return false;
 	if (wqe->flags & KIW_WQE_INLINE) {
 		if (wqe->inline_len > sq->max_inline)
@@ -78,8 +88,15 @@ static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
 	}
 	if (len < 0)
 		return false;
+	if (op->kind == KIW_SEND_ATOMIC && (wqe->num_sge != 1 || len != sizeof(u64)))
+		return false;
 	req->len = len;
 	return true;
+}
+
+static bool sq_is_atomic(const struct kiw_wqe *wqe)
+{
+	return wqe->opcode < KIW_SEND_OPS && kiw_send_ops[wqe->opcode].kind == KIW_SEND_ATOMIC;
 }
 
 enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
@@ -99,6 +116,9 @@ enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
 	memcpy(wqe, slot, sizeof(*wqe));
 	if (sq->head == KIW_SQ_HEAD_UD)
 		memcpy(&req->dest, slot + sizeof(*wqe), sizeof(req->dest));
+	else if (sq_is_atomic(wqe))	/* each slot has room for it */
+		memcpy(&req->atomic, slot + sq->head + sizeof(struct kiw_sge),
+		       sizeof(req->atomic));
 	barrier();	/* from here on only the copy counts, */
 
 	good = wqe->num_sge <= sq->max_sge;

@@ -18,31 +18,43 @@ struct kiw_qp;
  * enum kiw_send_kind - how a request becomes FPDUs
  * @KIW_SEND_UNTAGGED: a message on queue 0 (RFC 5040 section 5.3)
  * @KIW_SEND_TAGGED: into a region of the peer's (RFC 5040 section 5.1)
+ * @KIW_SEND_TAGGED_IMM: the same, and Immediate Data behind it (RFC 7306 section 6)
  * @KIW_SEND_READ: a Read Request, which the peer answers (RFC 5040 section 5.2)
+ * @KIW_SEND_ATOMIC: an Atomic Request, likewise (RFC 7306 section 5)
  */
 enum kiw_send_kind {
 	KIW_SEND_UNTAGGED,
 	KIW_SEND_TAGGED,
+	KIW_SEND_TAGGED_IMM,
 	KIW_SEND_READ,
+	KIW_SEND_ATOMIC,
 };
 
 /**
  * struct kiw_send_op - what there is to know about one opcode of send requests
  * @kind: how it is sent
- * @wire: RDMAP opcode
+ * @wire: RDMAP opcode, with %KIW_RDMAP_SEND_IMM where that belongs to it
  * @wire_solicited: the same with %KIW_WQE_SOLICITED, where that makes a difference
- * @flags: KIW_WQE_* that it takes
+ * @flags: KIW_WQE_* that it takes; 0 in the rows of opcodes that can't be sent
+ * @cap: KIW_CAP_* that the peer must have for it
  */
 struct kiw_send_op {
 	enum kiw_send_kind	kind;
 	u8			wire;
 	u8			wire_solicited;
 	u8			flags;
+	u8			cap;
 };
 
 /* One row per opcode, indexed by enum kiw_wr_op */
-#define KIW_SEND_OPS (KIW_WR_READ + 1)
+#define KIW_SEND_OPS (KIW_WR_FETCH_ADD + 1)
 extern const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS];
+
+/* kiw_send_is_answered() - completes when the peer has answered */
+static inline bool kiw_send_is_answered(const struct kiw_send_op *op)
+{
+	return op->kind == KIW_SEND_READ || op->kind == KIW_SEND_ATOMIC;
+}
 
 /**
  * struct kiw_swr - what is left of a send request between its copy out of the ring and its
@@ -89,6 +101,7 @@ struct kiw_sq {
  * struct kiw_send_req - a send request that was taken
  * @wqe: private copy of its slot
  * @dest: likewise, where slots have one
+ * @atomic: likewise, of an atomic
  * @sge: private copy of its buffers; room for as many as the queue allows
  * @inline_data: its inline payload, still in the ring: each byte is read once
  * @index: in the send queue
@@ -96,7 +109,10 @@ struct kiw_sq {
  */
 struct kiw_send_req {
 	struct kiw_wqe		wqe;
-	struct kiw_ud_dest	dest;
+	union {
+		struct kiw_ud_dest	dest;
+		struct kiw_atomic_args	atomic;
+	};
 	struct kiw_sge		*sge;
 	const void		*inline_data;
 	u32			index;

@@ -64,6 +64,7 @@ static void stream_act_start(struct kiw_stream *s)
 	qp->ord = s->neg.ord;
 	s->tx.msn_send = KIW_MSN_FIRST;
 	s->tx.msn_read = KIW_MSN_FIRST;
+	s->tx.msn_atomic = KIW_MSN_FIRST;
 	s->tx.sent_index = qp->sq.next;
 	s->tx.done_index = qp->sq.next;
 	s->tx.batch_index = qp->sq.next;

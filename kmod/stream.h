@@ -48,6 +48,8 @@
  * @rx: receive machine
  * @rx_taken: bytes that the receive machine is through with, but TCP hasn't been told of
  * @rx_first: no FPDU has been delivered yet
+ * @write_goes_on: the last segment of a Write wasn't the last of its message
+ * @write_len: bytes of the last Write, of which the peer hasn't told the program yet
  * @tx: transmit side
  * @lend: registered pages that TCP has
  * @recv: the receive request of the Send under way
@@ -90,6 +92,8 @@ struct kiw_stream {
 	struct kiw_receive	rx ____cacheline_aligned_in_smp;
 	u32			rx_taken;
 	bool			rx_first;
+	bool			write_goes_on;
+	u32			write_len;
 	struct kiw_tx		tx ____cacheline_aligned_in_smp;
 
 	struct kiw_lend		lend;

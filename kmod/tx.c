@@ -36,6 +36,12 @@ bool kiw_tx_unfinished(const struct kiw_stream *s)
 
 /* --- the next message ---------------------------------------------------------------------- */
 
+/* Can the connection do what was posted? */
+static bool tx_possible(const struct kiw_stream *s, const struct kiw_send_op *op)
+{
+	return !(op->cap & ~s->rx.caps) && (!kiw_send_is_answered(op) || s->qp->ord);
+}
+
 /* Take the next request. Return: whether there is one. */
 static bool tx_take(struct kiw_stream *s)
 {
@@ -45,7 +51,7 @@ static bool tx_take(struct kiw_stream *s)
 	case KIW_TAKE_NONE:
 		return false;
 	case KIW_TAKE_ONE:
-		if (kiw_send_ops[tx->req.wqe.opcode].kind == KIW_SEND_READ && !s->qp->ord)
+		if (!tx_possible(s, &kiw_send_ops[tx->req.wqe.opcode]))
 			break;
 		tx->taken = true;
 		return true;
@@ -65,6 +71,7 @@ static void tx_start(struct kiw_tx *tx, enum kiw_message message)
 	tx->message = message;
 	tx->response_turn = message == KIW_MESSAGE_REQUEST;
 	tx->off = 0;
+	tx->written = false;
 }
 
 /* Start the next request, if there is one and nothing holds it back. */
@@ -75,21 +82,32 @@ static bool tx_start_request(struct kiw_stream *s)
 
 	if (!tx->taken && !tx_take(s))
 		return false;
-	/* Both end with the completion of a Read, which has the stream looked at again. */
+	/* Both end with an answer, which has the stream looked at again. */
 	if (reads && (tx->req.wqe.flags & KIW_WQE_FENCE))
 		return false;
-	if (kiw_send_ops[tx->req.wqe.opcode].kind == KIW_SEND_READ && reads >= s->qp->ord)
+	if (kiw_send_is_answered(&kiw_send_ops[tx->req.wqe.opcode]) && reads >= s->qp->ord)
 		return false;
 	tx->taken = false;
 	tx_start(tx, KIW_MESSAGE_REQUEST);
 	return true;
 }
 
+/*
+ * Is there a response to start? An atomic waits for loans: the pages of a Read before it may still
+ * be TCP's, and what it changes must not go out as what was there before.
+ */
+static bool tx_may_respond(const struct kiw_stream *s)
+{
+	const struct kiw_reads_in *in = &s->tx.reads_in;
+
+	return kiw_reads_in_len(in) && !(kiw_read_in_oldest(in)->atomic && kiw_stream_lends(s));
+}
+
 /* Choose the next message: requests and responses take turns. */
 static bool tx_start_message(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
-	bool response = kiw_reads_in_len(&tx->reads_in);
+	bool response = tx_may_respond(s);
 
 	if (response && tx->response_turn) {
 		tx_start(tx, KIW_MESSAGE_RESPONSE);
@@ -146,8 +164,8 @@ static int tx_put_next(struct kiw_stream *s)
 /* --- to TCP -------------------------------------------------------------------------------- */
 
 /*
- * The buffers of the requests before @index are free. A Read among them completes when it is
- * answered; an answer may even have come before this, so that the Read's slot is another request's
+ * The buffers of the requests before @index are free. A Read or an atomic among them completes when
+ * it is answered; an answer may even have come before this, so that its slot is another request's
  * already.
  */
 static void tx_requests_done(struct kiw_stream *s, u32 index)
@@ -159,7 +177,7 @@ static void tx_requests_done(struct kiw_stream *s, u32 index)
 		struct kiw_swr *swr = kiw_swr(sq, tx->done_index);
 
 		if ((s32)(tx->done_index - sq->done) >= 0 &&
-		    kiw_send_ops[swr->op].kind != KIW_SEND_READ)
+		    !kiw_send_is_answered(&kiw_send_ops[swr->op]))
 			swr->done = true;
 	}
 	if (!kiw_sq_complete(s->qp))

@@ -14,7 +14,7 @@ struct kiw_stream;
  * enum kiw_message - the message under way
  * @KIW_MESSAGE_NONE: the next one may be started
  * @KIW_MESSAGE_REQUEST: that of the request that was taken
- * @KIW_MESSAGE_RESPONSE: the response to the oldest inbound Read
+ * @KIW_MESSAGE_RESPONSE: the response to the oldest inbound Read or atomic
  */
 enum kiw_message {
 	KIW_MESSAGE_NONE,
@@ -29,14 +29,16 @@ enum kiw_message {
  * @taken: @req has been taken out of the ring, but is held back
  * @response_turn: the next message is a Read Response, if there is one
  * @starved: the last run ended for want of memory
+ * @written: the Write of the request under way is in FPDUs, its Immediate Data aren't
  * @message: under way
  * @rtr: KIW_RTR_* to be sent before anything else, or 0
  * @msn_send: next number on QN 0
  * @msn_read: next number on QN 1
+ * @msn_atomic: next number on QN 3
  * @req: the request under way
  * @off: bytes of the message under way that are in FPDUs
- * @reads_out: Reads asked of the peer
- * @reads_in: Reads to be answered
+ * @reads_out: Reads and atomics asked of the peer
+ * @reads_in: Reads and atomics to be answered
  * @term: the Terminate to send
  * @term_len: bytes at @term; 0: there is none, or it was sent
  * @batch: FPDUs for TCP
@@ -50,10 +52,12 @@ struct kiw_tx {
 	bool			taken;
 	bool			response_turn;
 	bool			starved;
+	bool			written;
 	u8			message;
 	u8			rtr;
 	u32			msn_send;
 	u32			msn_read;
+	u32			msn_atomic;
 
 	struct kiw_send_req	req;
 	u32			off;

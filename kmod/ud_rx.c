@@ -129,20 +129,23 @@ static bool udrx_complete(struct kiw_ud *ud, struct sk_buff *skb, const struct k
 {
 	struct kiw_stats *stats = &ud->qp->dev->stats;
 	struct kiw_recv_req *recv = &ud->recv;
-	u32 len = KIW_GRH_LEN + d->payload_len;
+	struct kiw_received received = {
+		.len = KIW_GRH_LEN + d->payload_len,
+		.op = KIW_WR_RECV,
+		.flags = KIW_CQE_GRH | (d->solicited ? KIW_CQE_SOLICITED : 0),
+	};
 
-	if (len > recv->room) {
+	if (received.len > recv->room) {
 		kiw_stat_inc(stats, KIW_STAT_UD_TOO_LONG);
-		return kiw_rq_complete(ud->qp, recv, IB_WC_LOC_LEN_ERR, 0, 0, 0);
+		return kiw_rq_fail(ud->qp, recv, IB_WC_LOC_LEN_ERR);
 	}
 	if (!udrx_place(ud, skb, d)) {
 		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
-		return kiw_rq_complete(ud->qp, recv, IB_WC_LOC_PROT_ERR, 0, 0, 0);
+		return kiw_rq_fail(ud->qp, recv, IB_WC_LOC_PROT_ERR);
 	}
 	kiw_traffic_received(stats, skb->len - sizeof(struct udphdr), 1);
-	return kiw_rq_complete(ud->qp, recv, IB_WC_SUCCESS, len,
-			       KIW_CQE_GRH | (d->solicited ? KIW_CQE_SOLICITED : 0),
-			       ntohs(udp_hdr(skb)->source));
+	received.from = ntohs(udp_hdr(skb)->source);
+	return kiw_rq_complete(ud->qp, recv, &received);
 }
 
 static enum kiw_take udrx_take(struct kiw_ud *ud)
@@ -175,7 +178,7 @@ static bool udrx_deliver(struct kiw_ud *ud, struct sk_buff *skb, const struct ki
 		return udrx_complete(ud, skb, d);
 	case KIW_TAKE_BAD:
 		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
-		return kiw_rq_complete(ud->qp, &ud->recv, IB_WC_LOC_QP_OP_ERR, 0, 0, 0);
+		return kiw_rq_fail(ud->qp, &ud->recv, IB_WC_LOC_QP_OP_ERR);
 	case KIW_TAKE_RING:
 		kiw_stat_inc(stats, KIW_STAT_RING_ERRORS);
 		return false;

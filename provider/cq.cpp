@@ -33,6 +33,8 @@ ibv_wc translate(const kiw_cqe &cqe)
 		wc.src_qp = cqe.src_qp;
 	else if (wc.wc_flags & IBV_WC_WITH_INV)
 		wc.invalidated_rkey = cqe.inv_stag;
+	else if (wc.wc_flags & IBV_WC_WITH_IMM)
+		wc.imm_data = cqe.imm;
 	else if (cqe.opcode == KIW_WR_RECORD)
 		wc.src_qp = cqe.src_qp;
 	return wc;

@@ -18,8 +18,7 @@ namespace kiw {
 
 namespace {
 
-/// What can be read of a completion. InfiniBand's addresses are all 0, as in ibv_poll_cq(); an immediate value never
-/// comes, but the STag that a peer has invalidated is read by its name.
+/// What can be read of a completion. InfiniBand's addresses are all 0, as in ibv_poll_cq().
 constexpr std::uint64_t readable = IBV_WC_STANDARD_FLAGS;
 
 /// Makes the next completion the current one. Under the lock. Returns 0, ENOENT, or EIO when the ring is invalid.
@@ -116,9 +115,11 @@ void set_readers(ibv_cq_ex &ex)
 	ex.read_byte_len = [](ibv_cq_ex *cq) {
 		return current(cq).byte_len;
 	};
-	// ibv_wc_read_invalidated_rkey()
+	// ibv_wc_read_invalidated_rkey() calls it as well.
 	ex.read_imm_data = [](ibv_cq_ex *cq) -> __be32 {
-		return current(cq).inv_stag;
+		const kiw_cqe &cqe = current(cq);
+
+		return cqe.flags & KIW_CQE_WITH_IMM ? cqe.imm : cqe.inv_stag;
 	};
 	ex.read_qp_num = [](ibv_cq_ex *cq) {
 		return current(cq).qp_num;

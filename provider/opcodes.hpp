@@ -17,6 +17,7 @@ enum class Remote : std::uint8_t {
 	nothing,
 	region, // invalidate_rkey
 	memory, // wr.rdma
+	number, // wr.atomic
 };
 
 /// How a send request is written into the ring, and how its completion is reported.
@@ -29,6 +30,10 @@ struct SendOpcode {
 	unsigned int flags;
 	// Flags among them without a meaning for it. They are ignored.
 	unsigned int ignored;
+	// KIW_FEATURE_* that the module must have
+	std::uint32_t feature = 0;
+
+	constexpr bool has_imm() const { return feature == KIW_FEATURE_IMM; }
 };
 
 inline constexpr unsigned int any_flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
@@ -39,7 +44,26 @@ inline constexpr SendOpcode send_opcodes[] = {
 	{IBV_WR_RDMA_WRITE, KIW_WR_WRITE, IBV_WC_RDMA_WRITE, Remote::memory, any_flags | IBV_SEND_INLINE,
 		IBV_SEND_SOLICITED},
 	{IBV_WR_RDMA_READ, KIW_WR_READ, IBV_WC_RDMA_READ, Remote::memory, any_flags, IBV_SEND_SOLICITED},
+	{IBV_WR_SEND_WITH_IMM, KIW_WR_SEND_IMM, IBV_WC_SEND, Remote::nothing, any_flags | IBV_SEND_INLINE, 0,
+		KIW_FEATURE_IMM},
+	{IBV_WR_RDMA_WRITE_WITH_IMM, KIW_WR_WRITE_IMM, IBV_WC_RDMA_WRITE, Remote::memory, any_flags | IBV_SEND_INLINE,
+		0, KIW_FEATURE_IMM},
+	{IBV_WR_ATOMIC_CMP_AND_SWP, KIW_WR_CMP_SWAP, IBV_WC_COMP_SWAP, Remote::number, any_flags, IBV_SEND_SOLICITED,
+		KIW_FEATURE_ATOMIC},
+	{IBV_WR_ATOMIC_FETCH_AND_ADD, KIW_WR_FETCH_ADD, IBV_WC_FETCH_ADD, Remote::number, any_flags, IBV_SEND_SOLICITED,
+		KIW_FEATURE_ATOMIC},
 };
+
+/// Whether the answer is stored by the kernel: such a request has no inline data.
+constexpr bool brings_data(std::uint8_t op)
+{
+	return op == KIW_WR_READ || op == KIW_WR_CMP_SWAP || op == KIW_WR_FETCH_ADD;
+}
+
+constexpr bool is_atomic(std::uint8_t op)
+{
+	return op == KIW_WR_CMP_SWAP || op == KIW_WR_FETCH_ADD;
+}
 
 /// A completion of the receive queue.
 struct RecvOpcode {
@@ -48,7 +72,8 @@ struct RecvOpcode {
 };
 
 inline constexpr RecvOpcode recv_opcodes[] = {
-	{KIW_WR_RECV, IBV_WC_RECV}, {KIW_WR_RECORD, IBV_WC_DRIVER1}, // takes no request
+	{KIW_WR_RECV, IBV_WC_RECV}, {KIW_WR_RECV_IMM, IBV_WC_RECV_RDMA_WITH_IMM},
+	{KIW_WR_RECORD, IBV_WC_DRIVER1}, // takes no request
 };
 
 namespace detail {
@@ -114,12 +139,18 @@ constexpr bool is_receive(std::uint8_t op)
 /// The flags of verbs that a completion has: which of its fields are valid.
 constexpr unsigned int wc_flags(const kiw_cqe &cqe)
 {
+	unsigned int flags = 0;
+
 	if (cqe.flags & KIW_CQE_GRH)
-		return IBV_WC_GRH;
-	return cqe.flags & KIW_CQE_WITH_INV ? unsigned{IBV_WC_WITH_INV} : 0;
+		flags |= IBV_WC_GRH;
+	if (cqe.flags & KIW_CQE_WITH_INV)
+		flags |= IBV_WC_WITH_INV;
+	if (cqe.flags & KIW_CQE_WITH_IMM)
+		flags |= IBV_WC_WITH_IMM;
+	return flags;
 }
 
-static_assert(send_opcode(IBV_WR_RDMA_READ)->op == KIW_WR_READ && !send_opcode(IBV_WR_SEND_WITH_IMM));
-static_assert(is_receive(KIW_WR_RECV) && is_receive(KIW_WR_RECORD) && !is_receive(KIW_WR_SEND));
+static_assert(send_opcode(IBV_WR_RDMA_READ)->op == KIW_WR_READ && !send_opcode(IBV_WR_BIND_MW));
+static_assert(is_receive(KIW_WR_RECV_IMM) && is_receive(KIW_WR_RECORD) && !is_receive(KIW_WR_SEND_IMM));
 
 } // namespace kiw

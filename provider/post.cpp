@@ -47,7 +47,7 @@ void copy_sges(const ibv_sge *sges, int count, std::byte *to)
 }
 
 /// Writes the region or memory of the peer that the request names.
-void write_remote(Remote remote, const ibv_send_wr &wr, kiw_wqe &wqe)
+void write_remote(const Qp &qp, Remote remote, const ibv_send_wr &wr, kiw_wqe &wqe)
 {
 	switch (remote) {
 	case Remote::nothing:
@@ -59,6 +59,11 @@ void write_remote(Remote remote, const ibv_send_wr &wr, kiw_wqe &wqe)
 		wqe.remote_addr = wr.wr.rdma.remote_addr;
 		wqe.rkey = wr.wr.rdma.rkey;
 		break;
+	case Remote::number:
+		wqe.remote_addr = wr.wr.atomic.remote_addr;
+		wqe.rkey = wr.wr.atomic.rkey;
+		atomic_args(qp, wqe) = {.compare_add = wr.wr.atomic.compare_add, .swap = wr.wr.atomic.swap};
+		break;
 	}
 }
 
@@ -67,7 +72,8 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 {
 	const SendOpcode *row = send_opcode(wr.opcode);
 
-	if (!row || (wr.send_flags & ~row->flags) || too_many_sges(wr.num_sge, qp.sq.max_sge))
+	if (!row || (row->feature & ~qp.features) || (wr.send_flags & ~row->flags) ||
+		too_many_sges(wr.num_sge, qp.sq.max_sge))
 		return EINVAL;
 
 	const bool datagram = qp.is_datagram();
@@ -75,7 +81,8 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 		return EINVAL;
 
 	const std::uint64_t length = payload_length(wr);
-	if (length > longest_message(datagram, row->op))
+	if (length > longest_message(datagram, row->op) ||
+		(is_atomic(row->op) && (wr.num_sge != 1 || length != atomic_octets)))
 		return EINVAL;
 
 	// Written in place: a local copy would be stored by fields and loaded whole, which stalls the CPU.
@@ -88,12 +95,14 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 	wqe.opcode = row->op;
 	wqe.flags = slot_flags(wr.send_flags & ~row->ignored, qp.signal_all);
 	wqe.wr_id = wr.wr_id;
+	if (row->has_imm())
+		wqe.imm = wr.imm_data;
 	// In ibv_send_wr the destination lies where other requests name the peer's memory.
 	if (datagram)
 		write_dest(wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey,
 			*reinterpret_cast<kiw_ud_dest *>(slot + sizeof(wqe)));
 	else
-		write_remote(row->remote, wr, wqe);
+		write_remote(qp, row->remote, wr, wqe);
 	if (is_inline) {
 		wqe.inline_len = static_cast<std::uint32_t>(length);
 		copy_inline(wr, slot + qp.head);
@@ -167,7 +176,8 @@ struct SharedSide {
 /// Writes as much of a list as is valid and fits, from an index on, which it moves behind. Under the queue's lock.
 /// Returns 0, or the errno value of the request that *bad_wr then names.
 template <typename Side>
-int fill(typename Side::Object &object, std::uint32_t &index, typename Side::Request *wr, typename Side::Request **bad_wr)
+int fill(typename Side::Object &object, std::uint32_t &index, typename Side::Request *wr,
+	typename Side::Request **bad_wr)
 {
 	WorkQueue &queue = Side::queue(object);
 	int error = 0;

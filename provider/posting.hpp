@@ -22,6 +22,15 @@ inline constexpr std::uint64_t max_message = std::uint64_t{1} << 31;
 inline constexpr std::uint64_t max_datagram = KIW_UD_MAX_MSG;
 inline constexpr std::uint64_t max_record = std::uint64_t{KIW_RECORD_MAX_SEGS} * KIW_RECORD_MAX_SEG_SIZE;
 
+/// Bytes that an atomic works on
+inline constexpr std::uint64_t atomic_octets = sizeof(std::uint64_t);
+
+/// Where the operands of an atomic stand in its slot
+inline kiw_atomic_args &atomic_args(const Qp &qp, kiw_wqe &wqe)
+{
+	return *reinterpret_cast<kiw_atomic_args *>(reinterpret_cast<std::byte *>(&wqe) + qp.head + sizeof(kiw_sge));
+}
+
 /// Bytes of the longest message
 constexpr std::uint64_t longest_message(bool datagram, std::uint8_t op)
 {

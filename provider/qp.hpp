@@ -77,6 +77,8 @@ struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	std::uint32_t max_inline = 0;
 	// Bytes in front of the buffers in a slot of the send ring: kiw_wqe, and kiw_ud_dest where there is one
 	std::uint32_t head = sizeof(kiw_wqe);
+	// KIW_FEATURES that the module has, too
+	std::uint32_t features = 0;
 	bool signal_all = false;
 	// There is, or was, a connection: see check_connected() in post.cpp.
 	std::atomic<bool> connected = false;

@@ -83,6 +83,41 @@ void wr_send_inv(ibv_qp_ex *ex, std::uint32_t rkey)
 		wqe->rkey = rkey;
 }
 
+void wr_send_imm(ibv_qp_ex *ex, __be32 imm)
+{
+	if (kiw_wqe *wqe = begin<IBV_WR_SEND_WITH_IMM>(ex))
+		wqe->imm = imm;
+}
+
+void wr_rdma_write_imm(ibv_qp_ex *ex, std::uint32_t rkey, std::uint64_t address, __be32 imm)
+{
+	if (kiw_wqe *wqe = begin<IBV_WR_RDMA_WRITE_WITH_IMM>(ex)) {
+		wqe->rkey = rkey;
+		wqe->remote_addr = address;
+		wqe->imm = imm;
+	}
+}
+
+template <ibv_wr_opcode verb>
+void begin_atomic(ibv_qp_ex *ex, std::uint32_t rkey, std::uint64_t address, const kiw_atomic_args &args)
+{
+	if (kiw_wqe *wqe = begin<verb>(ex)) {
+		wqe->rkey = rkey;
+		wqe->remote_addr = address;
+		atomic_args(Qp::from(ex), *wqe) = args;
+	}
+}
+
+void wr_cmp_swp(ibv_qp_ex *ex, std::uint32_t rkey, std::uint64_t address, std::uint64_t compare, std::uint64_t swap)
+{
+	begin_atomic<IBV_WR_ATOMIC_CMP_AND_SWP>(ex, rkey, address, {.compare_add = compare, .swap = swap});
+}
+
+void wr_fetch_add(ibv_qp_ex *ex, std::uint32_t rkey, std::uint64_t address, std::uint64_t add)
+{
+	begin_atomic<IBV_WR_ATOMIC_FETCH_AND_ADD>(ex, rkey, address, {.compare_add = add, .swap = 0});
+}
+
 template <ibv_wr_opcode verb>
 void wr_memory(ibv_qp_ex *ex, std::uint32_t rkey, std::uint64_t address)
 {
@@ -110,7 +145,8 @@ std::byte *begin_payload(Qp &qp, std::uint64_t length)
 		fail(qp, EINVAL);
 		return nullptr;
 	}
-	if (length > longest_message(qp.is_datagram(), wqe->opcode)) [[unlikely]] {
+	if (length > longest_message(qp.is_datagram(), wqe->opcode) ||
+		(is_atomic(wqe->opcode) && length != atomic_octets)) [[unlikely]] {
 		fail(qp, EINVAL);
 		return nullptr;
 	}
@@ -140,6 +176,8 @@ void wr_set_sge_list(ibv_qp_ex *ex, std::size_t count, const ibv_sge *list)
 	for (std::size_t i = 0; i < count; i++)
 		length += list[i].length;
 	if (std::byte *payload = begin_payload(qp, length)) {
+		if (is_atomic(qp.draft.wqe->opcode) && count != 1) [[unlikely]]
+			return fail(qp, EINVAL);
 		if (count)
 			std::memcpy(payload, list, count * sizeof(*list));
 		qp.draft.wqe->num_sge = static_cast<std::uint8_t>(count);
@@ -160,7 +198,7 @@ void wr_set_inline_data_list(ibv_qp_ex *ex, std::size_t count, const ibv_data_bu
 	if (!payload)
 		return;
 	kiw_wqe &wqe = *qp.draft.wqe;
-	if (wqe.opcode == KIW_WR_READ) [[unlikely]]
+	if (brings_data(wqe.opcode)) [[unlikely]]
 		return fail(qp, EINVAL);
 	for (std::size_t i = 0; i < count; i++)
 		payload = std::copy_n(static_cast<const std::byte *>(list[i].addr), list[i].length, payload);
@@ -233,8 +271,16 @@ void wr_abort(ibv_qp_ex *ex)
 
 // --- creation -----------------------------------------------------------------------------------
 
-constexpr std::uint64_t ops_of_connections =
-	IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
+std::uint64_t ops_of_connections(ibv_context *context)
+{
+	constexpr std::uint64_t always = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_INV |
+					 IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
+	constexpr std::uint64_t with_imm = IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+	constexpr std::uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+	const std::uint32_t features = Context::from(context).features;
+
+	return always | (features & KIW_FEATURE_IMM ? with_imm : 0) | (features & KIW_FEATURE_ATOMIC ? atomics : 0);
+}
 
 /// Those of datagram queue pairs; a Write of theirs is a Write-Record
 std::uint64_t ops_of_datagrams(ibv_context *context)
@@ -278,6 +324,14 @@ void set_ops(ibv_qp_ex &ex, std::uint64_t ops, bool datagram)
 		ex.wr_send = wr_send;
 	if (ops & IBV_QP_EX_WITH_SEND_WITH_INV)
 		ex.wr_send_inv = wr_send_inv;
+	if (ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
+		ex.wr_send_imm = wr_send_imm;
+	if (ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+		ex.wr_rdma_write_imm = wr_rdma_write_imm;
+	if (ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
+		ex.wr_atomic_cmp_swp = wr_cmp_swp;
+	if (ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+		ex.wr_atomic_fetch_add = wr_fetch_add;
 	if (ops & IBV_QP_EX_WITH_RDMA_WRITE)
 		ex.wr_rdma_write = wr_memory<IBV_WR_RDMA_WRITE>;
 	if (ops & IBV_QP_EX_WITH_RDMA_READ)
@@ -298,7 +352,7 @@ constexpr std::uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FL
 /// Returns 0 or an errno value.
 int check(ibv_context *context, const ibv_qp_init_attr_ex &attr)
 {
-	const std::uint64_t ops = attr.qp_type == IBV_QPT_UD ? ops_of_datagrams(context) : ops_of_connections;
+	const std::uint64_t ops = attr.qp_type == IBV_QPT_UD ? ops_of_datagrams(context) : ops_of_connections(context);
 
 	if (!(attr.comp_mask & IBV_QP_INIT_ATTR_PD))
 		return EINVAL;

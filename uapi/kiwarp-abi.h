@@ -78,7 +78,11 @@
 #define KIW_FEATURE_UD     0x1 /* datagram QPs: struct kiw_ud_dest in the send ring, KIW_CQE_GRH */
 #define KIW_FEATURE_SRQ    0x2 /* shared receive queues */
 #define KIW_FEATURE_RECORD 0x4 /* Write-Record: the members of kiw_create_qp_req behind flags */
-#define KIW_FEATURES       (KIW_FEATURE_UD | KIW_FEATURE_SRQ | KIW_FEATURE_RECORD)
+#define KIW_FEATURE_IMM    0x8 /* immediate data: KIW_WR_SEND_IMM, KIW_WR_WRITE_IMM */
+#define KIW_FEATURE_ATOMIC 0x10 /* KIW_WR_CMP_SWAP, KIW_WR_FETCH_ADD, and slots with room for them */
+#define KIW_FEATURES                                                                         \
+	(KIW_FEATURE_UD | KIW_FEATURE_SRQ | KIW_FEATURE_RECORD | KIW_FEATURE_IMM |           \
+	 KIW_FEATURE_ATOMIC)
 
 /* Appended to the get_context request; a provider may leave it out, and then knows no feature. */
 struct kiw_get_context_req {
@@ -199,6 +203,11 @@ enum kiw_wr_op {
 	KIW_WR_READ = 3,
 	KIW_WR_RECV = 4,   /* in completions only */
 	KIW_WR_RECORD = 5, /* in completions only: a peer has written, see struct kiw_cqe_record */
+	KIW_WR_SEND_IMM = 6,
+	KIW_WR_WRITE_IMM = 7,
+	KIW_WR_RECV_IMM = 8, /* in completions only: a receive that a KIW_WR_WRITE_IMM has taken */
+	KIW_WR_CMP_SWAP = 9,
+	KIW_WR_FETCH_ADD = 10,
 };
 
 /* Bits of kiw_wqe.flags. */
@@ -211,9 +220,8 @@ enum kiw_wr_op {
 /*
  * Send ring slot: this header, then num_sge times struct kiw_sge or, with KIW_WQE_INLINE,
  * inline_len bytes of payload. A slot has at least 32 bytes plus the larger of both maxima, rounded
- * up to 16: the ring's geometry says how many it has. It may be longer, for opcodes that need more
- * than the header holds (windows, address handles, compare and swap); their fields then stand
- * behind the header, before the buffers. Reserved fields must be 0, or the request is refused.
+ * up to 16, and with KIW_FEATURE_ATOMIC room for an atomic; the ring's geometry says how many it
+ * has. Reserved fields must be 0, or the request is refused.
  */
 struct kiw_wqe {
 	__u8 opcode; /* enum kiw_wr_op; of a datagram QP KIW_WR_SEND and KIW_WR_WRITE only */
@@ -222,9 +230,18 @@ struct kiw_wqe {
 	__u8 reserved;
 	__u32 inline_len;
 	__aligned_u64 wr_id;
-	__aligned_u64 remote_addr; /* Write, Read */
-	__u32 rkey;                /* Write, Read: remote; Send with Invalidate: to invalidate */
-	__u32 reserved1;
+	__aligned_u64 remote_addr; /* Write, Read, atomics */
+	__u32 rkey; /* Write, Read, atomics: remote; Send with Invalidate: to invalidate */
+	__be32 imm;                /* with immediate data, 0 for others */
+};
+
+/*
+ * Of an atomic, behind its only struct kiw_sge, which names 8 bytes for what the peer's memory had
+ * before. Numbers are those of the hosts' CPUs.
+ */
+struct kiw_atomic_args {
+	__aligned_u64 compare_add; /* what to compare with, or to add */
+	__aligned_u64 swap;        /* KIW_WR_CMP_SWAP */
 };
 
 /*
@@ -261,6 +278,7 @@ struct kiw_rqe {
 #define KIW_CQE_SOLICITED 0x01 /* receive: the sender asked for an event */
 #define KIW_CQE_WITH_INV  0x02 /* receive: inv_stag was invalidated */
 #define KIW_CQE_GRH       0x04 /* receive of a datagram: has src_qp, byte_len with KIW_GRH_LEN */
+#define KIW_CQE_WITH_IMM  0x08 /* receive: has imm */
 #define KIW_CQE_VOID      0x80 /* skip this one; set by the process, and in kiw_cqe_record */
 
 /* Completion ring slot. */
@@ -277,7 +295,9 @@ struct kiw_cqe {
 	__u8 opcode; /* enum kiw_wr_op */
 	__u8 status; /* values of enum ib_wc_status, which are those of enum ibv_wc_status */
 	__u8 flags;  /* KIW_CQE_* */
-	__u8 reserved[29];
+	__u8 reserved0;
+	__be32 imm; /* with KIW_CQE_WITH_IMM */
+	__u8 reserved[24];
 };
 
 /* Bits of kiw_cqe_record.map */
@@ -319,6 +339,7 @@ KIW_ABI_ASSERT(sizeof(struct kiw_wq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_cq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_sge) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_wqe) == 32);
+KIW_ABI_ASSERT(sizeof(struct kiw_atomic_args) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_ud_dest) == 32);
 KIW_ABI_ASSERT(sizeof(struct kiw_rqe) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_cqe) == 64);

@@ -102,10 +102,22 @@ static enum kiw_err check_ctrl(const struct kiw_ctrl *ctrl, u32 caps)
 	return KIW_OK;
 }
 
-static enum kiw_step parse_untagged(const u8 *ulpdu, u32 have, u32 ulpdu_len, struct kiw_seg *seg)
+/* The bit is reserved in RFC 5040, and means nothing unless it was agreed upon. */
+static bool carries_imm(u8 rdmap, u32 caps)
+{
+	u8 op = rdmap & KIW_RDMAP_OP_MASK;
+
+	return (rdmap & KIW_RDMAP_SEND_IMM) && (caps & KIW_CAP_IMM) &&
+	       (op == KIW_OP_SEND || op == KIW_OP_SEND_SE);
+}
+
+static enum kiw_step parse_untagged(const u8 *ulpdu, u32 have, u32 ulpdu_len, u32 caps,
+				    struct kiw_seg *seg)
 {
 	const struct kiw_untagged_hdr *hdr = (const void *)ulpdu;
 
+	if (carries_imm(hdr->ctrl.rdmap, caps))
+		seg->flags |= KIW_F_SEND_IMM;
 	seg->inv_stag = be32_to_cpu(hdr->inv_stag);
 	seg->qn = be32_to_cpu(hdr->qn);
 	seg->msn = be32_to_cpu(hdr->msn);
@@ -165,7 +177,7 @@ enum kiw_step kiw_seg_parse(const u8 *ulpdu, u32 have, u32 ulpdu_len, u32 caps,
 		seg->stag = be32_to_cpu(hdr->stag);
 		seg->to = be64_to_cpu(hdr->to);
 	} else {
-		step = parse_untagged(ulpdu, have, ulpdu_len, seg);
+		step = parse_untagged(ulpdu, have, ulpdu_len, caps, seg);
 	}
 	seg->payload_len = step == KIW_DONE ? ulpdu_len - seg->hdr_len : 0;
 	return step;

@@ -21,10 +21,11 @@ extern "C" {
 #define KIW_F_INVALIDATE 0x04 /* carries an STag to invalidate */
 #define KIW_F_RECV 0x08 /* consumes a receive request */
 #define KIW_F_SINGLE 0x10 /* message is one segment of fixed length */
+#define KIW_F_SEND_IMM 0x20 /* of a segment only: a Send that carries immediate data */
 #define KIW_F_LAST 0x80 /* of a segment only: DDP's L bit */
 
 /* What a stream supports beyond RFC 5040 */
-#define KIW_CAP_IMM 0x01 /* Immediate Data, RFC 7306 section 6 */
+#define KIW_CAP_IMM 0x01 /* Immediate Data, RFC 7306 section 6, and Sends with it (private) */
 #define KIW_CAP_ATOMIC 0x02 /* all atomics, RFC 7306 section 5 */
 
 /**
@@ -102,7 +103,8 @@ struct kiw_atomic_resp {
  * @payload_len: octets of the ULPDU behind @hdr_len
  * @stag: tagged only
  * @to: tagged only, tagged offset of the payload
- * @inv_stag: untagged only, as received, meaningful with %KIW_F_INVALIDATE
+ * @inv_stag: untagged only, as received: with %KIW_F_INVALIDATE the STag, with
+ *	%KIW_F_SEND_IMM the immediate data
  * @qn: untagged only, fits @op
  * @msn: untagged only, not yet judged
  * @mo: untagged only, not yet judged
@@ -173,9 +175,10 @@ u32 kiw_build_tagged(void *p, u8 op, bool last, u32 stag, u64 to);
 /**
  * kiw_build_untagged() - write an untagged header, RFC 5041 section 4.3
  * @p: KIW_UNTAGGED_LEN octets
- * @op: any untagged opcode
+ * @op: any untagged opcode; that of a Send with %KIW_RDMAP_SEND_IMM if it
+ *	carries immediate data
  * @last: last segment of its message
- * @inv_stag: STag to invalidate, 0 unless @op is one that does
+ * @inv_stag: STag to invalidate, or the immediate data; 0 if @op has neither
  * @qn: queue number of @op
  * @msn: message sequence number
  * @mo: octets of the message in front of this segment's payload

@@ -59,6 +59,7 @@ enum kiw_mpa_bad {
  * @crc: CRC wanted
  * @markers: sender of the frame wants to receive markers
  * @large: sender of the frame takes FPDUs beyond one TCP segment (private)
+ * @ext: sender of the frame takes Immediate Data and atomics (private)
  * @enhanced: the v2 word is present, the next four fields are valid
  * @p2p: peer-to-peer model, an RTR message opens the stream
  * @rtr: KIW_RTR_*, 0 unless @p2p
@@ -78,6 +79,7 @@ struct kiw_mpa_frame {
 	bool crc;
 	bool markers;
 	bool large;
+	bool ext;
 	bool enhanced;
 	bool p2p;
 	u8 rtr;
@@ -134,6 +136,7 @@ u32 kiw_mpa_build(void *p, const struct kiw_mpa_frame *f);
  * @markers: want to receive markers
  * @p2p: initiator only, ask for the peer-to-peer model; takes @rev 2
  * @large: take FPDUs beyond one TCP segment, and send them if the peer does
+ * @ext: take Immediate Data and atomics, and send them if the peer does
  * @rtr: KIW_RTR_* this side is able to use, not 0 if @p2p or responder
  * @ird: incoming Reads and Atomics to hold, 0..KIW_DEPTH_MAX
  * @ord: outgoing ones to have under way, 0..KIW_DEPTH_MAX
@@ -145,6 +148,7 @@ struct kiw_mpa_cfg {
 	bool markers;
 	bool p2p;
 	bool large;
+	bool ext;
 	u8 rtr;
 	u16 ird;
 	u16 ord;
@@ -159,6 +163,7 @@ struct kiw_mpa_cfg {
  * @markers_tx: insert markers
  * @markers_rx: expect markers
  * @large: FPDUs may exceed one TCP segment, both directions
+ * @ext: Immediate Data and atomics may be sent, both directions
  * @p2p: an RTR message opens the stream
  * @rtr: initiator: the one to send; responder: the ones that may come
  * @ird: own final value
@@ -173,6 +178,7 @@ struct kiw_mpa_result {
 	bool markers_tx;
 	bool markers_rx;
 	bool large;
+	bool ext;
 	bool p2p;
 	u8 rtr;
 	u16 ird;

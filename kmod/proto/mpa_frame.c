@@ -11,6 +11,11 @@ static u8 mpa_large_bit(enum kiw_mpa_kind kind)
 	return kind == KIW_MPA_REPLY ? KIW_MPA_LARGE_REP : KIW_MPA_LARGE_REQ;
 }
 
+static u8 mpa_ext_bit(enum kiw_mpa_kind kind)
+{
+	return kind == KIW_MPA_REPLY ? KIW_MPA_EXT_REP : KIW_MPA_EXT_REQ;
+}
+
 static enum kiw_step frame_bad(struct kiw_mpa_frame *f, enum kiw_mpa_bad why)
 {
 	f->bad = why;
@@ -72,6 +77,7 @@ enum kiw_step kiw_mpa_parse(const u8 *buf, size_t have, enum kiw_mpa_kind kind,
 	f->crc = hdr->flags & KIW_MPA_CRC;
 	f->markers = hdr->flags & KIW_MPA_MARKERS;
 	f->large = hdr->flags & mpa_large_bit(kind);
+	f->ext = hdr->flags & mpa_ext_bit(kind);
 	f->len = sizeof(*hdr) + pd_len;
 	if (f->enhanced) {
 		frame_parse_v2(buf + sizeof(*hdr), f);
@@ -119,6 +125,8 @@ u32 kiw_mpa_build(void *p, const struct kiw_mpa_frame *f)
 		hdr->flags |= KIW_MPA_ENHANCED;
 	if (f->large)
 		hdr->flags |= mpa_large_bit(f->kind);
+	if (f->ext)
+		hdr->flags |= mpa_ext_bit(f->kind);
 	hdr->rev = f->rev;
 	hdr->pd_len = cpu_to_be16(v2_len + f->pd_len);
 	out += sizeof(*hdr);

@@ -9,6 +9,7 @@ void kiw_mpa_request(const struct kiw_mpa_cfg *local, struct kiw_mpa_frame *req)
 	req->crc = local->crc;
 	req->markers = local->markers;
 	req->large = local->large;
+	req->ext = local->ext;
 	if (local->rev < KIW_MPA_REV_2)
 		return;
 
@@ -32,6 +33,7 @@ static void settle(const struct kiw_mpa_frame *own, const struct kiw_mpa_frame *
 	res->markers_tx = peer->markers;
 	res->markers_rx = own->markers;
 	res->large = own->large && peer->large;
+	res->ext = own->ext && peer->ext;
 	res->peer_ird = peer->enhanced ? peer->ird : KIW_DEPTH_UNSET;
 	res->peer_ord = peer->enhanced ? peer->ord : KIW_DEPTH_UNSET;
 }
@@ -50,6 +52,7 @@ enum kiw_err kiw_mpa_answer(const struct kiw_mpa_cfg *local, const struct kiw_mp
 	rep->crc = local->crc || req->crc;
 	rep->markers = local->markers;
 	rep->large = local->large && req->large;
+	rep->ext = local->ext && req->ext;
 	rep->enhanced = req->enhanced;
 
 	if (req->p2p) {

@@ -29,6 +29,8 @@ extern "C" {
  */
 #define KIW_MPA_LARGE_REQ 0x04 /* FPDUs up to the protocol's limit are fine */
 #define KIW_MPA_LARGE_REP 0x02 /* same here, go ahead */
+#define KIW_MPA_EXT_REQ 0x08 /* messages of RFC 7306 are fine, and Sends with immediate data */
+#define KIW_MPA_EXT_REP 0x01 /* same here, go ahead */
 
 #define KIW_MPA_REV_1 1 /* RFC 5044 */
 #define KIW_MPA_REV_2 2 /* RFC 6581 */
@@ -91,6 +93,11 @@ static_assert(sizeof(struct kiw_marker_wire) == KIW_MARKER_SIZE, "MPA marker");
 #define KIW_RDMAP_VERSION_MASK 0xc0
 #define KIW_RDMAP_VERSION 0x40
 #define KIW_RDMAP_OP_MASK 0x0f
+/*
+ * Private extension in a reserved bit, of Send and Send with Solicited Event:
+ * what is the STag to invalidate in others is four octets of immediate data.
+ */
+#define KIW_RDMAP_SEND_IMM 0x20
 
 enum kiw_op {
 	KIW_OP_WRITE = 0x0,

@@ -21,6 +21,7 @@ static model::StartFrame translated(const kiw_mpa_frame &f)
 	s.crc = f.crc;
 	s.markers = f.markers;
 	s.large = f.large;
+	s.extensions = f.ext;
 	s.enhanced = f.enhanced;
 	s.peer_to_peer = f.p2p;
 	s.rtr = rtr(f.rtr);
@@ -39,6 +40,7 @@ static model::Terms translated(const kiw_mpa_result &r)
 	t.markers_out = r.markers_tx;
 	t.markers_in = r.markers_rx;
 	t.large = r.large;
+	t.extensions = r.ext;
 	t.peer_to_peer = r.p2p;
 	t.revision = r.rev;
 	t.rtr = rtr(r.rtr);
@@ -134,6 +136,7 @@ struct Side {
 static Side side(Input &in)
 {
 	const uint8_t flags = in.u8();
+	const uint8_t more = in.u8();
 	const uint8_t mask = flags >> 5 ? flags >> 5 : 7;
 	auto depth = [&] {
 		return uint16_t(in.u16() % (KIW_DEPTH_MAX + 1));
@@ -144,6 +147,7 @@ static Side side(Input &in)
 	s.model.crc = flags & 2;
 	s.model.markers = flags & 4;
 	s.model.large = flags & 8;
+	s.model.extensions = more & 1;
 	s.model.peer_to_peer = flags & 16;
 	s.model.rtr = rtr(mask);
 	s.model.ird = depth();
@@ -153,6 +157,7 @@ static Side side(Input &in)
 	s.library.crc = s.model.crc;
 	s.library.markers = s.model.markers;
 	s.library.large = s.model.large;
+	s.library.ext = s.model.extensions;
 	s.library.p2p = s.model.peer_to_peer;
 	s.library.rtr = mask;
 	s.library.ird = s.model.ird;

@@ -34,7 +34,7 @@ struct StartFrame {
 	bool reject = false;
 	bool crc = false;
 	bool markers = false;
-	bool large = false; // the project's own extension
+	bool large = false, extensions = false; // the project's own
 	bool enhanced = false;
 	bool peer_to_peer = false;
 	uint8_t rtr = 0; // of Rtr, a mask
@@ -60,13 +60,13 @@ Bytes encode(const StartFrame &f);
 // What one side wants of a connection
 struct Wishes {
 	uint8_t revision;
-	bool crc, markers, peer_to_peer, large;
+	bool crc, markers, peer_to_peer, large, extensions;
 	uint8_t rtr;
 	uint16_t ird, ord, ird_max;
 };
 
 struct Terms {
-	bool enhanced = false, crc = false, markers_out = false, markers_in = false, large = false,
+	bool enhanced = false, crc = false, markers_out = false, markers_in = false, large = false, extensions = false,
 	     peer_to_peer = false;
 	uint8_t revision = 0, rtr = 0;
 	uint16_t ird = 0, ord = 0, peer_ird = 0, peer_ord = 0;
@@ -106,6 +106,7 @@ struct Atomic {
 struct Segment {
 	uint8_t opcode = 0;
 	bool tagged = false, last = false, solicited = false, invalidates = false, receives = false, single = false;
+	bool send_immediate = false; // what would be the STag to invalidate is immediate data (the project's own)
 	uint32_t stag = 0;
 	uint64_t offset = 0;
 	uint32_t invalidate = 0, queue = 0, number = 0, message_offset = 0;

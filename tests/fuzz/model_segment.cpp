@@ -112,6 +112,7 @@ Parsed segment(Octets ulpdu, const Caps &caps)
 		return p;
 	}
 
+	s.send_immediate = ulpdu[1] & 0x20 && caps.immediate && (s.opcode == 0x3 || s.opcode == 0x5);
 	s.invalidate = u32(ulpdu, 2);
 	s.queue = u32(ulpdu, 6);
 	s.number = u32(ulpdu, 10);

@@ -12,6 +12,11 @@ static uint8_t large_bit(bool reply)
 	return reply ? 0x02 : 0x04;
 }
 
+static uint8_t extension_bit(bool reply)
+{
+	return reply ? 0x01 : 0x08;
+}
+
 Startup startup(Octets stream, bool reply)
 {
 	const auto key = reply ? reply_key : request_key;
@@ -33,6 +38,7 @@ Startup startup(Octets stream, bool reply)
 	f.reject = reply && flags & 0x20;
 	f.enhanced = f.revision == 2 && flags & 0x10; // reserved in revision 1
 	f.large = flags & large_bit(reply);
+	f.extensions = flags & extension_bit(reply);
 
 	if (f.revision != 1 && f.revision != 2)
 		s.malformed |= bad_revision;
@@ -65,7 +71,7 @@ Bytes encode(const StartFrame &f)
 	Bytes b(key.begin(), key.end());
 
 	b.push_back((f.markers ? 0x80 : 0) | (f.crc ? 0x40 : 0) | (f.reject ? 0x20 : 0) | (f.enhanced ? 0x10 : 0) |
-		    (f.large ? large_bit(f.reply) : 0));
+		    (f.large ? large_bit(f.reply) : 0) | (f.extensions ? extension_bit(f.reply) : 0));
 	b.push_back(f.revision);
 	put(b, f.data.size() + (f.enhanced ? 4 : 0), 2);
 	if (f.enhanced) {
@@ -86,6 +92,7 @@ StartFrame request(const Wishes &own)
 	f.crc = own.crc;
 	f.markers = own.markers;
 	f.large = own.large;
+	f.extensions = own.extensions;
 	f.enhanced = own.revision == 2;
 	if (!f.enhanced)
 		return f;
@@ -108,6 +115,7 @@ static Terms common(const StartFrame &own, const StartFrame &peer)
 	t.markers_out = peer.markers;
 	t.markers_in = own.markers;
 	t.large = own.large & peer.large;
+	t.extensions = own.extensions & peer.extensions;
 	t.peer_ird = peer.enhanced ? peer.ird : unset;
 	t.peer_ord = peer.enhanced ? peer.ord : unset;
 	return t;
@@ -127,6 +135,7 @@ Settled answer(const Wishes &own, const StartFrame &request)
 	f.crc = own.crc || request.crc;
 	f.markers = own.markers;
 	f.large = own.large && request.large;
+	f.extensions = own.extensions && request.extensions;
 	f.enhanced = request.enhanced;
 	f.peer_to_peer = request.peer_to_peer;
 	if (f.peer_to_peer) {

@@ -46,6 +46,7 @@ model::Segment segment(const kiw_seg &seg)
 	s.invalidates = seg.flags & KIW_F_INVALIDATE;
 	s.receives = seg.flags & KIW_F_RECV;
 	s.single = seg.flags & KIW_F_SINGLE;
+	s.send_immediate = seg.flags & KIW_F_SEND_IMM;
 	s.stag = seg.stag;
 	s.offset = seg.to;
 	s.invalidate = seg.inv_stag;

@@ -70,6 +70,7 @@ static Bytes frame(bool reply, Random &random)
 	f.crc = !one_in(4);
 	f.markers = one_in(16);
 	f.large = one_in(2);
+	f.extensions = one_in(2);
 	f.reject = reply && one_in(16);
 	if (f.enhanced) {
 		f.peer_to_peer = !one_in(reply ? 16 : 4);

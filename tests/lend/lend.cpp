@@ -6,6 +6,7 @@
 //   keep SECONDS     buffers are changed when their requests have completed
 //   deregister       the region is deregistered while a request is under way, and changed then
 //   deregister-two   two regions, by two threads at once, while a request of each is under way
+//   atomic           a Read of what an atomic behind it changes
 //   dead-deregister  the same, with a peer that nobody reaches (the caller sees to it when "under way" is printed)
 //   dead-destroy     the QP is destroyed
 //   dead-exit        the process ends without a word
@@ -33,7 +34,8 @@ namespace {
 constexpr std::size_t area = 32 << 20;	   // bytes of the server
 constexpr std::size_t slots = 4;	   // messages at a time
 constexpr std::size_t slot = area / slots; // bytes that each has
-constexpr int access_all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+constexpr int access_all =
+	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
 struct Remote {
 	std::uint64_t address;
@@ -195,7 +197,11 @@ public:
 			.num_sge = static_cast<int>(sges.size()),
 			.opcode = opcode,
 			.send_flags = IBV_SEND_SIGNALED};
-		wr.wr.rdma = {remote.address + to, remote.rkey};
+		if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+			wr.wr.atomic = {
+				.remote_addr = remote.address + to, .compare_add = 1, .swap = 0, .rkey = remote.rkey};
+		else
+			wr.wr.rdma = {remote.address + to, remote.rkey};
 		ibv_send_wr *bad;
 		const int error = ibv_post_send(id->qp, &wr, &bad);
 		if (error)
@@ -337,6 +343,27 @@ int deregister_two(Client &c)
 	return 0;
 }
 
+// The Read has the word as it was, however long its pages are with the server's TCP.
+int atomic(Client &c)
+{
+	Memory sink(c.id->pd, area);
+	constexpr std::size_t last = under_way - sizeof(std::uint64_t);
+
+	for (std::uint64_t round = 0; round < 100; round++) {
+		std::uint64_t read, old;
+		c.post(IBV_WR_RDMA_READ, {sink.sge(0, under_way)}, 0, 2 * round);
+		c.post(IBV_WR_ATOMIC_FETCH_AND_ADD, {sink.sge(under_way, sizeof(old))}, last, 2 * round + 1);
+		c.complete(2 * round);
+		c.complete(2 * round + 1);
+		std::memcpy(&read, sink.at(last), sizeof(read));
+		std::memcpy(&old, sink.at(under_way), sizeof(old));
+		if (read != old)
+			die("round " + std::to_string(round) + ": read " + std::to_string(read) + ", there was " +
+				std::to_string(old));
+	}
+	return 0;
+}
+
 // Has requests under way, and gives the caller time to cut the path
 void strand(Client &c, Memory &memory)
 {
@@ -382,9 +409,9 @@ int main(int argc, char **argv)
 	const std::string_view what = argc > 3 ? argv[3] : "";
 	if (what == "serve")
 		serve(argv[1], argv[2]);
-	if (what != "deregister" && what != "deregister-two" && what.substr(0, 5) != "dead-" &&
+	if (what != "deregister" && what != "deregister-two" && what != "atomic" && what.substr(0, 5) != "dead-" &&
 		!(what == "keep" && argc == 5)) {
-		std::fprintf(stderr, "usage: lend ADDRESS PORT serve|keep SECONDS|deregister|dead-...\n");
+		std::fprintf(stderr, "usage: lend ADDRESS PORT serve|keep SECONDS|deregister|atomic|dead-...\n");
 		return 2;
 	}
 	Client c(argv[1], argv[2]);
@@ -394,5 +421,7 @@ int main(int argc, char **argv)
 		return deregister(c);
 	if (what == "deregister-two")
 		return deregister_two(c);
+	if (what == "atomic")
+		return atomic(c);
 	return dead(c, what);
 }

@@ -239,6 +239,7 @@ TEST(Frame, flags_mean_what_they_should_in_every_combination)
 				ASSERT_EQ(r.f.reject, kind == KIW_MPA_REPLY && (flags & 0x20));
 				ASSERT_EQ(r.f.enhanced, v2);
 				ASSERT_EQ(r.f.large, !!(flags & (kind == KIW_MPA_REPLY ? 0x02 : 0x04)));
+				ASSERT_EQ(r.f.ext, !!(flags & (kind == KIW_MPA_REPLY ? 0x01 : 0x08)));
 				ASSERT_EQ(r.f.pd_len, v2 ? 0 : 4);
 			}
 		}
@@ -247,20 +248,23 @@ TEST(Frame, flags_mean_what_they_should_in_every_combination)
 
 TEST(Frame, all_flags_round_trip_and_reserved_bits_stay_zero)
 {
-	for (unsigned bits = 0; bits < 32; bits++) {
+	for (unsigned bits = 0; bits < 64; bits++) {
 		for (kiw_mpa_kind kind : {KIW_MPA_REQUEST, KIW_MPA_REPLY}) {
 			kiw_mpa_frame f = frame(kind, 2, bits & 1);
 			f.markers = bits & 2;
 			f.large = bits & 4;
 			f.enhanced = bits & 8;
 			f.reject = kind == KIW_MPA_REPLY && (bits & 16);
+			f.ext = bits & 32;
 			const Bytes b = build(f);
 			const unsigned large = kind == KIW_MPA_REPLY ? 0x02 : 0x04;
-			EXPECT_EQ(b[16] & 0x0f, f.large ? large : 0u);
+			const unsigned ext = kind == KIW_MPA_REPLY ? 0x01 : 0x08;
+			EXPECT_EQ(b[16] & 0x0f, (f.large ? large : 0u) | (f.ext ? ext : 0u));
 			const Frame r = parse(b, kind);
 			EXPECT_EQ(r.f.crc, f.crc);
 			EXPECT_EQ(r.f.markers, f.markers);
 			EXPECT_EQ(r.f.large, f.large);
+			EXPECT_EQ(r.f.ext, f.ext);
 			EXPECT_EQ(r.f.enhanced, f.enhanced);
 			EXPECT_EQ(r.f.reject, f.reject);
 		}

@@ -106,10 +106,31 @@ TEST(Terms, large_fpdus_take_both_sides)
 	}
 }
 
-TEST(Terms, echoed_request_bits_do_not_switch_large_fpdus_on)
+TEST(Terms, extensions_take_both_sides)
+{
+	for (std::uint8_t rev : {1, 2}) {
+		for (bool a : {false, true}) {
+			for (bool b : {false, true}) {
+				kiw_mpa_cfg i = plain(), r = enhanced();
+				i.rev = rev;
+				i.ext = a;
+				r.ext = b;
+				const Outcome o = negotiate(i, r);
+				EXPECT_EQ(o.req.ext, a);
+				EXPECT_EQ(o.rep.ext, a && b);
+				EXPECT_EQ(o.initiator.ext, a && b);
+				EXPECT_EQ(o.responder.ext, a && b);
+				EXPECT_FALSE(o.initiator.large);
+			}
+		}
+	}
+}
+
+TEST(Terms, echoed_request_bits_switch_nothing_on)
 {
 	kiw_mpa_cfg i = plain();
 	i.large = true;
+	i.ext = true;
 	kiw_mpa_frame req, rep;
 	kiw_mpa_result res;
 	kiw_mpa_request(&i, &req);
@@ -119,6 +140,7 @@ TEST(Terms, echoed_request_bits_do_not_switch_large_fpdus_on)
 	ASSERT_EQ(kiw_mpa_parse(b.data(), b.size(), KIW_MPA_REPLY, &rep), KIW_DONE);
 	EXPECT_EQ(kiw_mpa_conclude(&i, &req, &rep, &res), KIW_OK);
 	EXPECT_FALSE(res.large);
+	EXPECT_FALSE(res.ext);
 }
 
 TEST(Terms, old_request_gets_an_old_reply)

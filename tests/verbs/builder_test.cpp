@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/wait.h>
@@ -19,6 +20,10 @@ namespace {
 
 constexpr std::uint64_t ops_of_connections =
 	IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
+
+/// Those that take a module with the features for them
+constexpr std::uint64_t ops_of_extensions = IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+					    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
 /// The queue pair has the builders.
 class Builder : public Provider {
@@ -371,7 +376,7 @@ TEST_F(Builder, OpsThatThereAreNotCannotBeAskedFor)
 
 	for (int bit = 0; bit < 64; bit++) {
 		const std::uint64_t op = std::uint64_t{1} << bit;
-		if (op & ops_of_connections)
+		if (op & (ops_of_connections | ops_of_extensions))
 			continue;
 		errno = 0;
 		EXPECT_EQ(make(IBV_QPT_RC, IBV_QP_EX_WITH_SEND | op), nullptr) << bit;
@@ -383,6 +388,71 @@ TEST_F(Builder, OpsThatThereAreNotCannotBeAskedFor)
 		EXPECT_EQ(errno, EOPNOTSUPP);
 	}
 	EXPECT_EQ(kernel.commands, before);
+}
+
+TEST_F(Builder, AnOlderModuleHasNoExtensions)
+{
+	kernel.features() = KIW_FEATURES & ~(KIW_FEATURE_IMM | KIW_FEATURE_ATOMIC);
+	for (int bit = 0; bit < 64; bit++) {
+		const std::uint64_t op = std::uint64_t{1} << bit;
+		if (!(op & ops_of_extensions))
+			continue;
+		errno = 0;
+		EXPECT_EQ(make(IBV_QPT_RC, op), nullptr) << bit;
+		EXPECT_EQ(errno, EOPNOTSUPP) << bit;
+	}
+}
+
+TEST_F(Builder, ExtensionsAreInTheSlot)
+{
+	use(make(IBV_QPT_RC, ops_of_extensions));
+	ibv_wr_start(ex);
+	ibv_wr_send_imm(ex, 0x11223344);
+	ibv_wr_set_sge(ex, 5, 0x1000, 10);
+	ibv_wr_rdma_write_imm(ex, 6, 0x2000, 0x55667788);
+	ibv_wr_set_sge(ex, 5, 0x1000, 10);
+	ibv_wr_atomic_cmp_swp(ex, 7, 0x3000, 1, 2);
+	ibv_wr_set_sge(ex, 5, 0x1000, 8);
+	ibv_wr_atomic_fetch_add(ex, 8, 0x4000, 3);
+	ibv_wr_set_sge(ex, 5, 0x1008, 8);
+	ASSERT_EQ(ibv_wr_complete(ex), 0);
+	const auto &send = sq().entry<kiw_wqe>(0), &write = sq().entry<kiw_wqe>(1), &swap = sq().entry<kiw_wqe>(2),
+		   &add = sq().entry<kiw_wqe>(3);
+	const auto args = [&](std::uint32_t index) {
+		return *reinterpret_cast<const kiw_atomic_args *>(sq().slot(index) + sizeof(kiw_wqe) + sizeof(kiw_sge));
+	};
+	EXPECT_EQ(send.opcode, KIW_WR_SEND_IMM);
+	EXPECT_EQ(send.imm, 0x11223344U);
+	EXPECT_EQ(write.opcode, KIW_WR_WRITE_IMM);
+	EXPECT_EQ(write.imm, 0x55667788U);
+	EXPECT_EQ(write.remote_addr, 0x2000U);
+	EXPECT_EQ(swap.opcode, KIW_WR_CMP_SWAP);
+	EXPECT_EQ(args(2).compare_add, 1U);
+	EXPECT_EQ(args(2).swap, 2U);
+	EXPECT_EQ(add.opcode, KIW_WR_FETCH_ADD);
+	EXPECT_EQ(add.rkey, 8U);
+	EXPECT_EQ(args(3).compare_add, 3U);
+}
+
+TEST_F(Builder, AtomicsHaveOneBufferOfEightOctets)
+{
+	const std::array<ibv_sge, 2> two = {
+		{{.addr = 0x1000, .length = 4, .lkey = 5}, {.addr = 0x1008, .length = 4, .lkey = 5}}};
+	const std::array<std::function<void()>, 4> wrong = {[&] { ibv_wr_set_sge(ex, 5, 0x1000, 4); },
+		[&] { ibv_wr_set_sge_list(ex, 2, two.data()); },
+		[&] { ibv_wr_set_inline_data(ex, some_bytes.data(), 8); },
+		[&] {
+			ibv_wr_set_sge_list(ex, 0, nullptr);
+		}};
+
+	use(make(IBV_QPT_RC, ops_of_extensions));
+	for (const auto &set : wrong) {
+		ibv_wr_start(ex);
+		ibv_wr_atomic_fetch_add(ex, 8, 0x4000, 3);
+		set();
+		EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
+	}
+	EXPECT_EQ(sq().produced(), 0U);
 }
 
 TEST_F(Builder, AttributesThatThereAreNotAreRefused)

@@ -168,6 +168,14 @@ int Side::post(ibv_wr_opcode opcode, const Sges &sges, const Work &work) const
 	wr.wr.rdma.rkey = work.rkey;
 	if (opcode == IBV_WR_SEND_WITH_INV)
 		wr.invalidate_rkey = work.invalidate;
+	if (opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		wr.imm_data = work.imm;
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+		wr.wr.atomic.remote_addr = work.remote;
+		wr.wr.atomic.rkey = work.rkey;
+		wr.wr.atomic.compare_add = work.compare_add;
+		wr.wr.atomic.swap = work.swap;
+	}
 	const int error = ibv_post_send(qp(), &wr, &bad);
 	EXPECT_EQ(bad, error ? &wr : nullptr);
 	return error;

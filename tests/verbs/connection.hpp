@@ -74,6 +74,9 @@ struct Work {
 	std::uint64_t remote = 0;
 	std::uint32_t rkey = 0;
 	std::uint32_t invalidate = 0;
+	__be32 imm = 0;
+	std::uint64_t compare_add = 0;
+	std::uint64_t swap = 0;
 };
 
 using Sges = std::vector<ibv_sge>;

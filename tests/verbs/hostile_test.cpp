@@ -83,7 +83,7 @@ TEST(ReservedFields, AreRefusedInASend)
 	wqe.opcode = KIW_WR_SEND;
 	wqe.flags = KIW_WQE_SIGNALED;
 	wqe.wr_id = 7;
-	wqe.reserved1 = 1;
+	wqe.imm = 1; // which no plain Send has
 	post_raw(kiw::Qp::from(pair.a().qp()).sq, wqe);
 	ring_doorbell(pair.a(), true);
 	EXPECT_WC(pair.a().sent(), 7, IBV_WC_LOC_QP_OP_ERR);

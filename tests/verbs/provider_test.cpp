@@ -108,6 +108,82 @@ TEST_F(Provider, InlineDataIsGatheredIntoTheSlot)
 	EXPECT_EQ(post(wr), EINVAL);
 }
 
+TEST_F(Provider, ImmediateDataAreInTheSlot)
+{
+	kernel.features() = KIW_FEATURES;
+	kiw::destroy_qp(qp);
+	qp = new_qp();
+	connect();
+	ibv_send_wr wr = send_wr();
+	wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr.imm_data = 0x12345678;
+	wr.wr.rdma = {.remote_addr = 0x1000, .rkey = 7};
+	ASSERT_EQ(post(wr), 0);
+	EXPECT_EQ(sq().entry<kiw_wqe>(0).opcode, KIW_WR_WRITE_IMM);
+	EXPECT_EQ(sq().entry<kiw_wqe>(0).imm, 0x12345678U);
+	EXPECT_EQ(sq().entry<kiw_wqe>(0).remote_addr, 0x1000U);
+	EXPECT_EQ(sq().entry<kiw_wqe>(0).rkey, 7U);
+	wr.opcode = IBV_WR_SEND_WITH_IMM;
+	ASSERT_EQ(post(wr), 0);
+	EXPECT_EQ(sq().entry<kiw_wqe>(1).opcode, KIW_WR_SEND_IMM);
+	EXPECT_EQ(sq().entry<kiw_wqe>(1).imm, 0x12345678U);
+	EXPECT_EQ(sq().entry<kiw_wqe>(1).rkey, 0U);
+	// What lies in the union is of no interest to others.
+	wr.opcode = IBV_WR_SEND;
+	ASSERT_EQ(post(wr), 0);
+	EXPECT_EQ(sq().entry<kiw_wqe>(2).imm, 0U);
+}
+
+TEST_F(Provider, OperandsOfAtomicsStandBehindTheirBuffer)
+{
+	kernel.features() = KIW_FEATURES;
+	kiw::destroy_qp(qp);
+	qp = new_qp();
+	connect();
+	ibv_sge sge{.addr = 0x2000, .length = 8, .lkey = 3};
+	ibv_send_wr wr = send_wr();
+	wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.wr.atomic = {.remote_addr = 0x1000, .compare_add = 11, .swap = 12, .rkey = 7};
+	ASSERT_EQ(post(wr), 0);
+	const auto &wqe = sq().entry<kiw_wqe>(0);
+	EXPECT_EQ(wqe.opcode, KIW_WR_CMP_SWAP);
+	EXPECT_EQ(wqe.num_sge, 1);
+	EXPECT_EQ(wqe.remote_addr, 0x1000U);
+	EXPECT_EQ(wqe.rkey, 7U);
+	EXPECT_EQ(sq().sge(0, sizeof(kiw_wqe), 0).addr, 0x2000U);
+	const auto &args = *reinterpret_cast<const kiw_atomic_args *>(sq().slot(0) + sizeof(kiw_wqe) + sizeof(kiw_sge));
+	EXPECT_EQ(args.compare_add, 11U);
+	EXPECT_EQ(args.swap, 12U);
+	sge.length = 4;
+	EXPECT_EQ(post(wr), EINVAL);
+	sge.length = 8;
+	wr.send_flags |= IBV_SEND_INLINE;
+	EXPECT_EQ(post(wr), EINVAL);
+	EXPECT_EQ(sq().produced(), 1U);
+}
+
+TEST_F(Provider, CompletionsTellImmediateData)
+{
+	kiw_cqe cqe{};
+	ibv_wc wc{};
+
+	cqe.opcode = KIW_WR_RECV_IMM;
+	cqe.flags = KIW_CQE_WITH_IMM;
+	cqe.imm = 0x9abcdef0;
+	cqe.inv_stag = 5;
+	cqe.byte_len = 100;
+	ASSERT_EQ(post_receive(1), 0);
+	kernel.complete(cq, qp, cqe);
+	ASSERT_EQ(poll(&wc), 1);
+	EXPECT_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+	EXPECT_EQ(wc.wc_flags, unsigned{IBV_WC_WITH_IMM});
+	EXPECT_EQ(wc.imm_data, 0x9abcdef0U);
+	EXPECT_EQ(wc.byte_len, 100U);
+}
+
+// Without the module's features, too: an earlier one has no more than these.
 TEST_F(Provider, OpcodesOutsideTheFourAreRefused)
 {
 	for (int opcode = 0; opcode < 40; opcode++) {

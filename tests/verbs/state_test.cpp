@@ -192,16 +192,18 @@ TEST_F(Unconnected, RightsOfAtomicsAndWindowsAreTaken)
 TEST_F(Unconnected, RightsAreKept)
 {
 	const int both = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+	const int all = both | IBV_ACCESS_REMOTE_ATOMIC;
 
-	for (const int rights : {0, int{IBV_ACCESS_REMOTE_READ}, int{IBV_ACCESS_REMOTE_WRITE}, both}) {
+	for (const int rights : {0, int{IBV_ACCESS_REMOTE_READ}, int{IBV_ACCESS_REMOTE_WRITE}, both, all}) {
 		ibv_qp_attr attr{};
 		attr.qp_state = IBV_QPS_INIT;
 		attr.qp_access_flags = static_cast<unsigned int>(rights);
 		ASSERT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_ACCESS_FLAGS), 0);
 		EXPECT_EQ(query(qp.get()).qp_access_flags, static_cast<unsigned int>(rights));
 		ASSERT_EQ(ibv_modify_qp(qp.get(), &attr, state_and_rights), 0);
-		// librdmacm asks for none when it means that the regions decide.
-		EXPECT_EQ(query(qp.get()).qp_access_flags, static_cast<unsigned int>(rights ? rights : both));
+		// librdmacm asks for none, or for Reads and Writes, when it means that the regions decide.
+		EXPECT_EQ(query(qp.get()).qp_access_flags,
+			static_cast<unsigned int>(rights && rights != both ? rights : all));
 	}
 }
 

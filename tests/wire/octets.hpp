@@ -68,6 +68,8 @@ constexpr std::string_view request_key = "MPA ID Req Frame";
 constexpr std::string_view reply_key = "MPA ID Rep Frame";
 
 enum : uint8_t { with_markers = 0x80, with_crc = 0x40, rejected = 0x20, enhanced = 0x10 };
+// Of the project: a Request says, and a Reply, that messages of RFC 7306 are fine
+constexpr uint8_t asks_for_extensions = 0x08, has_extensions = 0x01;
 
 struct Frame {
 	std::string_view key = request_key;
@@ -169,9 +171,15 @@ enum Opcode : uint8_t {
 	op_send_se = 5,
 	op_send_se_inv = 6,
 	op_terminate = 7,
+	op_immediate = 8,
+	op_immediate_se = 9,
+	op_atomic = 10,
+	op_atomic_response = 11,
 };
 
 enum : uint8_t { tagged = 0x80, last = 0x40, ddp_1 = 0x01, rdmap_1 = 0x40 };
+// Of the project: a Send has immediate data in the place of the STag
+constexpr uint8_t send_immediate = 0x20;
 
 inline Bytes tagged_segment(
 	uint8_t op, uint32_t stag, uint64_t offset, const Bytes &payload, uint8_t ddp = tagged | last | ddp_1)
@@ -230,6 +238,53 @@ inline Bytes read_segment(const Read &r)
 inline Bytes read_segment(uint32_t number, uint32_t stag, uint64_t offset, uint32_t size, uint64_t sink = 0)
 {
 	return read_segment({.number = number, .sink_offset = sink, .size = size, .stag = stag, .offset = offset});
+}
+
+inline Bytes immediate_segment(uint32_t number, uint32_t value, uint8_t op = op_immediate)
+{
+	Bytes b;
+
+	put(b, value, 4);
+	put(b, 0, 4);
+	return untagged_segment(op, 0, number, 0, b);
+}
+
+enum : uint32_t { fetch_add = 0, cmp_swap = 2 };
+
+struct AtomicRequest {
+	uint32_t number = 1;
+	uint32_t operation = fetch_add;
+	uint32_t identifier = 0;
+	uint32_t stag = 0;
+	uint64_t offset = 0;
+	uint64_t data = 0;
+	uint64_t mask = 0;
+	uint64_t compare = 0;
+	uint64_t compare_mask = 0;
+};
+
+inline Bytes atomic_segment(const AtomicRequest &a)
+{
+	Bytes b;
+
+	put(b, a.operation, 4);
+	put(b, a.identifier, 4);
+	put(b, a.stag, 4);
+	put(b, a.offset, 8);
+	put(b, a.data, 8);
+	put(b, a.mask, 8);
+	put(b, a.compare, 8);
+	put(b, a.compare_mask, 8);
+	return untagged_segment(op_atomic, 1, a.number, 0, b);
+}
+
+inline Bytes atomic_answer(uint32_t number, uint32_t identifier, uint64_t value)
+{
+	Bytes b;
+
+	put(b, identifier, 4);
+	put(b, value, 8);
+	return untagged_segment(op_atomic_response, 3, number, 0, b);
 }
 
 struct Code {

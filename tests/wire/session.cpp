@@ -207,7 +207,8 @@ Bytes Target::fresh(size_t offset, size_t n)
 std::string Terms::text() const
 {
 	return std::string(kiwarp_connects ? "kiwarp connects" : "kiwarp listens") + ", CRC " + (crc ? "on" : "off") +
-	       (markers_in ? ", it sends markers" : "") + (markers_out ? ", it wants markers" : "");
+	       (markers_in ? ", it sends markers" : "") + (markers_out ? ", it wants markers" : "") +
+	       (extensions ? ", RFC 7306" : "");
 }
 
 std::vector<Terms> both_crcs()
@@ -243,7 +244,9 @@ Session::Session(const Terms &wanted) : terms(wanted)
 
 static uint8_t flags_of(const Terms &t)
 {
-	return (t.crc ? with_crc : 0) | (t.markers_in ? with_markers : 0);
+	const uint8_t extensions = t.kiwarp_connects ? has_extensions : asks_for_extensions;
+
+	return (t.crc ? with_crc : 0) | (t.markers_in ? with_markers : 0) | (t.extensions ? extensions : 0);
 }
 
 static void check_markers(const Terms &t, const Bytes &start_up)

@@ -108,6 +108,7 @@ struct Terms {
 	int receives = 4;	  // that kiwarp posts
 	uint32_t receive_size = 64;
 	int access = vt::all_access; // of the target
+	bool extensions = false;     // we take messages of RFC 7306
 	std::function<void(int fd)> socket = nullptr;
 
 	std::string text() const;

@@ -266,7 +266,7 @@ TEST(Setup, r013_reject_bit_of_a_request_is_ignored)
 	});
 }
 
-// The two bits with which two kiwarps agree on long FPDUs are told apart, see Documentation/protocol.md.
+// The bits with which two kiwarps agree on more than the RFCs have are told apart, see Documentation/protocol.md.
 constexpr uint8_t reserved_1 = 0x1f, reserved_2 = 0x0f, takes_large = 0x04;
 
 TEST(Setup, r014_reserved_bits_are_sent_zero)
@@ -285,13 +285,14 @@ TEST(Setup, r014_reserved_bits_are_sent_zero)
 		return link.frame(reply_key)[16];
 	};
 
-	EXPECT_EQ(request_flags() & reserved_2, takes_large);
+	EXPECT_EQ(request_flags() & reserved_2, takes_large | asks_for_extensions);
 	EXPECT_EQ(reply_flags(with_crc) & reserved_1, 0);
-	EXPECT_EQ(reply_flags(with_crc | (reserved_1 & ~takes_large)) & reserved_1, 0);
+	EXPECT_EQ(reply_flags(with_crc | (reserved_1 & ~takes_large & ~asks_for_extensions)) & reserved_1, 0);
+	EXPECT_EQ(reply_flags(with_crc | asks_for_extensions) & reserved_1, has_extensions);
 
 	const Parameter plain("large", "N");
-	EXPECT_EQ(request_flags() & reserved_2, 0);
-	EXPECT_EQ(reply_flags(with_crc | reserved_1) & reserved_1, 0);
+	EXPECT_EQ(request_flags() & reserved_2, asks_for_extensions);
+	EXPECT_EQ(reply_flags(with_crc | (reserved_1 & ~asks_for_extensions)) & reserved_1, 0);
 }
 
 TEST(Setup, r015_reserved_bits_are_ignored)

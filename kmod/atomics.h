@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the atomics of a peer do to a region (RFC 7306 section 5). */
+#ifndef KIWARP_ATOMICS_H
+#define KIWARP_ATOMICS_H
+
+#include "proto/ddp.h"
+
+struct kiw_qp;
+
+/**
+ * kiw_atomic_check() - may the peer do this
+ * @qp: queue pair, held
+ * @at: as received
+ *
+ * The order of the checks is that of RFC 5041 section 7.1; the alignment, of the address as named
+ * and of the memory behind it, comes last.
+ *
+ * Return: KIW_OK, or what to tell the peer.
+ */
+enum kiw_err kiw_atomic_check(const struct kiw_qp *qp, const struct kiw_atomic *at);
+
+/**
+ * kiw_atomic_run() - check it again, and do it
+ * @qp: queue pair, held
+ * @at: as received
+ * @old: gets what the memory had before
+ *
+ * It is atomic with respect to all CPUs, and so to every other device of ours.
+ *
+ * Return: as kiw_atomic_check().
+ */
+enum kiw_err kiw_atomic_run(const struct kiw_qp *qp, const struct kiw_atomic *at, u64 *old);
+
+#endif /* KIWARP_ATOMICS_H */
