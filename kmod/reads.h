@@ -88,8 +88,8 @@ struct kiw_reads_in {
  * kiw_reads_init() - prepare both queues
  * @out: zeroed
  * @in: zeroed
- * @ord: Reads and atomics to have outstanding; an RTR message that is a Read is one of them, and has
- *	a place also with 0
+ * @ord: Reads and atomics to have outstanding; an RTR message that is a Read is one of them, and
+ *	has a place also with 0
  * @ird: those to hold for the peer; likewise
  * @max_sge: buffers of a response
  * @room: zeroed memory that lives as long as the queues, for what fits into it

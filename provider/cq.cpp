@@ -29,14 +29,13 @@ ibv_wc translate(const kiw_cqe &cqe)
 	wc.byte_len = cqe.byte_len;
 	wc.qp_num = cqe.qp_num;
 	wc.wc_flags = wc_flags(cqe);
-	if (wc.wc_flags & IBV_WC_GRH)
+	if ((wc.wc_flags & IBV_WC_GRH) || cqe.opcode == KIW_WR_RECORD)
 		wc.src_qp = cqe.src_qp;
-	else if (wc.wc_flags & IBV_WC_WITH_INV)
+	// Both stand in one place of ibv_wc, and never come together.
+	if (wc.wc_flags & IBV_WC_WITH_INV)
 		wc.invalidated_rkey = cqe.inv_stag;
 	else if (wc.wc_flags & IBV_WC_WITH_IMM)
 		wc.imm_data = cqe.imm;
-	else if (cqe.opcode == KIW_WR_RECORD)
-		wc.src_qp = cqe.src_qp;
 	return wc;
 }
 

@@ -79,7 +79,7 @@
 #define KIW_FEATURE_SRQ    0x2 /* shared receive queues */
 #define KIW_FEATURE_RECORD 0x4 /* Write-Record: the members of kiw_create_qp_req behind flags */
 #define KIW_FEATURE_IMM    0x8 /* immediate data: KIW_WR_SEND_IMM, KIW_WR_WRITE_IMM */
-#define KIW_FEATURE_ATOMIC 0x10 /* KIW_WR_CMP_SWAP, KIW_WR_FETCH_ADD, and slots with room for them */
+#define KIW_FEATURE_ATOMIC 0x10 /* KIW_WR_CMP_SWAP, KIW_WR_FETCH_ADD; slots have room for them */
 #define KIW_FEATURES                                                                         \
 	(KIW_FEATURE_UD | KIW_FEATURE_SRQ | KIW_FEATURE_RECORD | KIW_FEATURE_IMM |           \
 	 KIW_FEATURE_ATOMIC)
