@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // Processes that write nonsense into their rings, and processes that are killed.
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <sys/wait.h>
+#include <tuple>
 
 #include "child.hpp"
 #include "connection.hpp"
@@ -87,6 +89,50 @@ TEST(ReservedFields, AreRefusedInASend)
 	post_raw(kiw::Qp::from(pair.a().qp()).sq, wqe);
 	ring_doorbell(pair.a(), true);
 	EXPECT_WC(pair.a().sent(), 7, IBV_WC_LOC_QP_OP_ERR);
+}
+
+// The provider never writes such requests.
+TEST(ReservedFields, AtomicsOfAnotherShapeAreRefused)
+{
+	for (const auto &[sges, length, flags] :
+		{std::tuple{0, 8, 0}, {2, 4, 0}, {1, 4, 0}, {1, 16, 0}, {1, 8, KIW_WQE_INLINE}}) {
+		SCOPED_TRACE(testing::Message() << sges << " buffers of " << length << ", flags " << flags);
+		Pair pair;
+		const Region region(pair.a().pd(), 4096);
+		struct {
+			kiw_wqe wqe;
+			std::array<kiw_sge, 2> sge;
+		} slot{};
+
+		pair.sync();
+		slot.wqe.opcode = KIW_WR_FETCH_ADD;
+		slot.wqe.flags = static_cast<std::uint8_t>(KIW_WQE_SIGNALED | flags);
+		slot.wqe.num_sge = static_cast<std::uint8_t>(sges);
+		slot.wqe.wr_id = 7;
+		for (kiw_sge &sge : slot.sge)
+			sge = {.addr = region.address(),
+				.length = static_cast<std::uint32_t>(length),
+				.lkey = region.mr()->lkey};
+		post_raw(kiw::Qp::from(pair.a().qp()).sq, slot);
+		ring_doorbell(pair.a(), true);
+		EXPECT_WC(pair.a().sent(), 7, IBV_WC_LOC_QP_OP_ERR);
+	}
+}
+
+TEST(ReservedFields, OpcodesOfCompletionsAreRefused)
+{
+	for (const kiw_wr_op op : {KIW_WR_RECV, KIW_WR_RECORD, KIW_WR_RECV_IMM}) {
+		SCOPED_TRACE(op);
+		Pair pair;
+		kiw_wqe wqe{};
+
+		pair.sync();
+		wqe.opcode = op;
+		wqe.wr_id = 7;
+		post_raw(kiw::Qp::from(pair.a().qp()).sq, wqe);
+		ring_doorbell(pair.a(), true);
+		EXPECT_WC(pair.a().sent(), 7, IBV_WC_LOC_QP_OP_ERR);
+	}
 }
 
 TEST(ReservedFields, AreRefusedInAReceive)
