@@ -5,7 +5,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <poll.h>
@@ -167,8 +166,7 @@ TEST_F(Strangers, MalformedDataIsRejected)
 
 TEST_F(Strangers, AnotherAddressIsRejected)
 {
-	const std::string add = "ip -n right addr replace 10.77.0.99/24 dev veth1";
-	ASSERT_EQ(std::system(add.c_str()), 0);
+	ASSERT_TRUE(vt::run("ip -n right addr replace 10.77.0.99/24 dev veth1"));
 	{
 		const vt::InNamespace in("right");
 		sockaddr_in from{}, to{};
@@ -187,7 +185,7 @@ TEST_F(Strangers, AnotherAddressIsRejected)
 		EXPECT_TRUE(n > 0 && is_rejection(Bytes(answer.begin(), answer.begin() + n)));
 		close(fd);
 	}
-	ASSERT_EQ(std::system("ip -n right addr del 10.77.0.99/24 dev veth1"), 0);
+	ASSERT_TRUE(vt::run("ip -n right addr del 10.77.0.99/24 dev veth1"));
 	connect_after_all();
 }
 
