@@ -68,7 +68,7 @@ try {
 	const int fd = std::string_view(argv[1]) == "listen" ? accept_at(name) : connect_to(name);
 	check(setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof(buffer)) == 0, "SO_SNDBUFFORCE");
 	check(fcntl(fd, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
-	check(dup2(fd, std::atoi(argv[3])) >= 0, "dup2");
+	check(dup2(fd, static_cast<int>(std::strtol(argv[3], nullptr, 10))) >= 0, "dup2");
 	execvp(argv[4], argv + 4);
 	check(false, argv[4]);
 } catch (const std::exception &e) {
