@@ -42,8 +42,8 @@ void much_private_data(Link &link)
 
 void reserved_bits(Link &link)
 {
-	// But for the one with which our own kind says that it takes large FPDUs, which has an answer
-	link.send(frame({.flags = with_crc | 0x1b}));
+	// But for those with which our own kind says what it takes beyond the RFCs, which have an answer
+	link.send(frame({.flags = with_crc | 0x13}));
 	Bytes reply = link.frame(reply_key);
 	if (reply[16] & 0x1f)
 		throw Failure("reserved bits came back");
