@@ -106,7 +106,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 		kiw_stream_put(s);
 		return ERR_PTR(-EBUSY);
 	}
-	kiw_rx_init(s);
+	kiw_rx_init(s, qp->caps);
 	/* The turn began before bytes were counted. */
 	s->turn = kiw_stream_received(s);
 	/* Out-of-band bytes are bytes like all others. */

@@ -20,6 +20,7 @@
 #include "pump.h"
 #include "srq.h"
 #include "ud.h"
+#include "proto/ddp.h"
 
 /* What peers can do to regions */
 #define QP_REMOTE_RIGHTS (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
@@ -245,6 +246,13 @@ static bool qp_check_request(const struct kiw_create_qp_req *req, enum ib_qp_typ
 	       req->record_timeout <= KIW_RECORD_MAX_TIMEOUT;
 }
 
+/* An earlier provider would take completions with immediate data for others. */
+static u8 qp_caps(u32 features)
+{
+	return (features & KIW_FEATURE_IMM ? KIW_CAP_IMM : 0) |
+	       (features & KIW_FEATURE_ATOMIC ? KIW_CAP_ATOMIC : 0);
+}
+
 int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata)
 {
 	struct kiw_device *dev = to_kiw_device(ibqp->device);
@@ -284,6 +292,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	qp->state = KIW_QP_IDLE;
 	qp->shown = IB_QPS_INIT;
 	qp->access = QP_REMOTE_RIGHTS;
+	qp->caps = qp_caps(uctx->features);
 	qp->cookie = req.cookie;
 	qp->owner = get_pid(task_tgid(current));
 	qp->sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;

@@ -75,6 +75,7 @@ struct kiw_peer {
  * @state: enum kiw_qp_state, of RDMAC's verbs; changed while the QP is held, shown to users also
  *	while it is not
  * @dying: being destroyed, takes no connection any more; protected by @mutex
+ * @caps: KIW_CAP_* that the process's provider knows: no other message of a peer is taken
  * @mutex: see above
  * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
  *	read under RCU to take a reference
@@ -102,6 +103,7 @@ struct kiw_qp {
 	refcount_t			ref;
 	u8				state;
 	bool				dying;
+	u8				caps;
 	struct mutex			mutex;
 	struct kiw_stream __rcu		*stream;
 	union {

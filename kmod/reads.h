@@ -113,7 +113,7 @@ static inline struct kiw_read_out *kiw_read_out(const struct kiw_reads_out *out,
 	return out->slots + (size_t)(index % out->size) * out->stride;
 }
 
-/** kiw_read_out_oldest() - the Read that the next response answers; there is one */
+/** kiw_read_out_oldest() - the Read or atomic that the next response answers; there is one */
 static inline struct kiw_read_out *kiw_read_out_oldest(const struct kiw_reads_out *out)
 {
 	return kiw_read_out(out, out->head);
@@ -124,7 +124,7 @@ static inline u32 kiw_reads_in_len(const struct kiw_reads_in *in)
 	return in->tail - in->head;
 }
 
-/** kiw_read_in_oldest() - the Read to answer next; there is one */
+/** kiw_read_in_oldest() - the Read or atomic to answer next; there is one */
 static inline struct kiw_read_in *kiw_read_in_oldest(const struct kiw_reads_in *in)
 {
 	return &in->slots[in->head % in->size];

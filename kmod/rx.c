@@ -14,11 +14,11 @@
 /* Bytes after which the pump lets others run. */
 #define RX_BUDGET (1U << 20)
 
-void kiw_rx_init(struct kiw_stream *s)
+void kiw_rx_init(struct kiw_stream *s, u32 caps)
 {
 	s->rx_first = true;
 	kiw_receive_init(&s->rx, tcp_sk(s->sk)->copied_seq, s->neg.crc, s->neg.markers_rx,
-			 s->neg.ext ? KIW_ARRIVE_CAPS : 0);
+			 s->neg.ext ? caps & KIW_ARRIVE_CAPS : 0);
 }
 
 /* The responder may send once it has seen a good FPDU (RFC 5044 section 7.1.2). */

@@ -231,7 +231,7 @@ struct kiw_wqe {
 	__u32 inline_len;
 	__aligned_u64 wr_id;
 	__aligned_u64 remote_addr; /* Write, Read, atomics */
-	__u32 rkey; /* Write, Read, atomics: remote; Send with Invalidate: to invalidate */
+	__u32 rkey;                /* that of remote_addr; Send with Invalidate: to invalidate */
 	__be32 imm;                /* with immediate data, 0 for others */
 };
 
