@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "wire.hpp"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
@@ -131,7 +132,7 @@ void send_spoofed(const std::string &host, const std::string &from, std::uint16_
 	const sockaddr_in target = address_of(to, port);
 	iphdr ip{};
 	udphdr udp{};
-	Bytes packet(sizeof(ip) + sizeof(udp));
+	Bytes packet(sizeof(ip) + sizeof(udp) + bytes.size());
 
 	ip.version = 4;
 	ip.ihl = 5;
@@ -139,13 +140,13 @@ void send_spoofed(const std::string &host, const std::string &from, std::uint16_
 	ip.protocol = IPPROTO_UDP;
 	ip.saddr = source.sin_addr.s_addr;
 	ip.daddr = target.sin_addr.s_addr;
-	ip.tot_len = htons(static_cast<std::uint16_t>(packet.size() + bytes.size()));
+	ip.tot_len = htons(static_cast<std::uint16_t>(packet.size()));
 	udp.source = source.sin_port;
 	udp.dest = target.sin_port;
 	udp.len = htons(static_cast<std::uint16_t>(sizeof(udp) + bytes.size()));
 	std::memcpy(packet.data(), &ip, sizeof(ip));
 	std::memcpy(packet.data() + sizeof(ip), &udp, sizeof(udp));
-	packet.insert(packet.end(), bytes.begin(), bytes.end());
+	std::copy(bytes.begin(), bytes.end(), packet.begin() + sizeof(ip) + sizeof(udp));
 
 	const int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
 	if (fd < 0)
