@@ -202,9 +202,9 @@ one_perftest() {
 }
 
 # died_of_retrying TOOL: with -R, perftest's server may come to listen after its client has connected. The client then tries
-# again with connections that it has freed before: librdmacm gets a pointer to nothing.
+# again with connections that it has freed before: librdmacm gets a pointer to nothing. The newest death in the log is this one's.
 died_of_retrying() {
-	[ "$reason" = "client: $(why 139)" ] && dmesg | tail -n 5 | grep -q "$1.*segfault.*in librdmacm"
+	[ "$reason" = "client: $(why 139)" ] && dmesg | grep segfault | tail -n 1 | grep -q "$1.*in librdmacm"
 }
 
 # bench_tcp ITERATIONS MODE OPTION...: sets "line" to what it prints
