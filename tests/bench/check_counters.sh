@@ -3,6 +3,7 @@
 # What a message of ours takes at most. These are counts, not times: a busy machine doesn't change them, and what happens now
 # and then is little beside thousands of messages.
 . /src/tests/lib.sh
+. /src/tests/apps/programs.sh
 . /src/tests/bench/parse.sh
 . /src/tests/bench/contenders.sh
 . /src/tests/bench/counters.sh

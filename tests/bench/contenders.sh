@@ -195,16 +195,10 @@ one_perftest() {
 	for _ in once again "and again"; do
 		both "$tool" -d "${RIGHT_DEV[$contender]}" "${options[@]}" -p "$port" -- \
 			"$tool" -d "${LEFT_DEV[$contender]}" "${options[@]}" -p "$port" "${ADDRESS[$contender]}" && break
-		died_of_retrying "$tool" || return
+		died_of_retrying "$reason" "$tool" || return
 	done
 	[ -z "$reason" ] || return
 	perftest_line "$WORK/client" "$octets" $((n * qps))
-}
-
-# died_of_retrying TOOL: with -R, perftest's server may come to listen after its client has connected. The client then tries
-# again with connections that it has freed before: librdmacm gets a pointer to nothing. The newest death in the log is this one's.
-died_of_retrying() {
-	[ "$reason" = "client: $(why 139)" ] && dmesg | grep segfault | tail -n 1 | grep -q "$1.*in librdmacm"
 }
 
 # bench_tcp ITERATIONS MODE OPTION...: sets "line" to what it prints

@@ -7,6 +7,7 @@
 # Contenders take turns within every repetition, so that a busy moment of the machine meets all of them. The first round
 # is not counted: it warms up and finds out how many iterations a run needs.
 . /src/tests/lib.sh
+. /src/tests/apps/programs.sh
 . /src/tests/bench/parse.sh
 . /src/tests/bench/contenders.sh
 . /src/tests/bench/counters.sh
