@@ -176,7 +176,10 @@ static int ud_bind(struct socket *sock, struct kiw_device *dev, u16 port)
 	return kernel_bind(sock, kiw_sockaddr(&any), sizeof(any));
 }
 
-/* Datagrams come to ud_rcv() from here on, none to the socket's queue. */
+/*
+ * Datagrams come to ud_rcv() from here on, none to the socket's queue. UDP cuts up what a sender on
+ * this host has handed over in one call.
+ */
 void kiw_ud_listen(struct kiw_ud *ud, struct sock *sk)
 {
 	rcu_assign_sk_user_data(sk, ud);
@@ -200,8 +203,6 @@ static void ud_prepare(struct kiw_ud *ud)
 	ud->saved_write_space = sk->sk_write_space;
 	WRITE_ONCE(sk->sk_write_space, ud_write_space);
 	sk->sk_sndbuf = max(sk->sk_sndbuf, UD_SNDBUF_MIN);
-	/* What the CRC covers needs no checksum of UDP. IPv6 demands one. */
-	sk->sk_no_check_tx = true;
 	sock_set_flag(sk, SOCK_BROADCAST);
 }
 
@@ -264,7 +265,7 @@ void kiw_ud_close(struct kiw_qp *qp)
 	kiw_ud_unlisten(ud->sock);
 	kiw_ud_record_close(ud);
 	qp->ud = NULL;
-	kiw_batch_free(&ud->batch);
+	kiw_batch_free(&ud->train.batch);
 	kfree_rcu(ud, rcu);
 }
 

@@ -37,6 +37,22 @@ struct kiw_ud_records;
 #define KIW_UD_BUDGET 256
 
 /**
+ * struct kiw_ud_train - datagrams that UDP gets in one call; protected by kiw_qp.mutex
+ * @batch: their bytes; nothing else is valid while there are none
+ * @dest: where all of them go
+ * @size: bytes of each but the last
+ * @last: bytes of the last, at most @size
+ * @room: bytes of a datagram that the interface's MTU has room for: longer ones go alone
+ */
+struct kiw_ud_train {
+	struct kiw_batch	batch;
+	struct kiw_ud_dest	dest;
+	u32			size;
+	u32			last;
+	u32			room;
+};
+
+/**
  * struct kiw_ud - what a datagram QP has in place of a stream; see above for what protects what
  * @qp: queue pair
  * @sock: UDP socket
@@ -46,12 +62,12 @@ struct kiw_ud_records;
  * @qkey: datagrams with another one are dropped
  * @recv: the receive request of the datagram that is being placed
  * @req: the send request that was taken
- * @taken: there is one, and UDP doesn't have it yet
- * @batch: its datagram, as far as it could be built
+ * @taken: there is one, and not all of it is in @train
+ * @train: what UDP doesn't have yet
  * @seg_size: bytes of a segment of a Write
  * @write_id: number of the next Write, or of the one that was taken
- * @write_done: bytes of it that UDP has taken
- * @msn: messages that were sent
+ * @write_done: bytes of it that are in @train, or were
+ * @msn: messages that are in @train, or were
  * @stalled: UDP had no room: kiw_ud_write_space() has the work go on
  * @fatal: the process is to be told that the QP is in error
  * @last: the process is to be told that the QP takes no request of an SRQ any more
@@ -72,7 +88,7 @@ struct kiw_ud {
 	struct kiw_recv_req	recv;
 
 	struct kiw_send_req	req;
-	struct kiw_batch	batch;
+	struct kiw_ud_train	train;
 	bool			taken;
 	u32			seg_size;
 	u32			write_id;

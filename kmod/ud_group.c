@@ -12,7 +12,7 @@
 #include "compat.h"
 #include "qp.h"
 #include "ud.h"
-#include "ud_tx.h"
+#include "ud_path.h"
 
 /**
  * struct ud_group - a QP's attachment to a group; protected by kiw_qp.mutex

@@ -1,137 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A request becomes a datagram, or several, in memory of ours: nobody can change what a CRC covers.
- * UDP is called without waiting. Once it has the last, the request is complete; where datagrams get
- * is nobody's promise.
+ * Datagrams of one length to one destination make a train, also those of several requests, and UDP
+ * gets a train in one call, without waiting. Then the requests are complete; where datagrams get is
+ * nobody's promise.
  */
 #include "ud_tx.h"
 
-#include <linux/in.h>
-#include <linux/in6.h>
-#include <linux/moduleparam.h>
+#include <linux/overflow.h>
 #include <linux/socket.h>
+#include <linux/udp.h>
 #include <net/sock.h>
 
 #include "builder.h"
 #include "cqe.h"
-#include "gid.h"
 #include "qp.h"
 #include "ud.h"
+#include "ud_path.h"
 #include "proto/dgram.h"
-
-/* What verbs have for the number of a group's queue pairs */
-#define UDTX_GROUP_QPN 0xffffff
-
-static int udtx_set_port(const char *val, const struct kernel_param *kp)
-{
-	return param_set_uint_minmax(val, kp, 1, U16_MAX);
-}
-
-/* Neither an ephemeral port nor one that anybody has had assigned */
-static const struct kernel_param_ops port_ops = { .set = udtx_set_port, .get = param_get_uint };
-static unsigned int group_port = 64791;
-module_param_cb(group_port, &port_ops, &group_port, 0644);
-MODULE_PARM_DESC(group_port,
-		 "UDP port of datagrams to groups, the same on all hosts (default: 64791)");
-
-u16 kiw_ud_group_port(void)
-{
-	return READ_ONCE(group_port);
-}
-
-/* --- where to ------------------------------------------------------------------------------- */
-
-/*
- * struct udtx_path - addresses of a datagram, as a socket takes them
- * @to: destination
- * @to_len: bytes of it
- * @control: source, hop limit and traffic class
- * @control_len: bytes of them
- */
-struct udtx_path {
-	union {
-		struct sockaddr_in	four;
-		struct sockaddr_in6	six;
-	} to;
-	int	to_len;
-	u8	control[CMSG_SPACE(sizeof(struct in6_pktinfo)) + 2 * CMSG_SPACE(sizeof(int))]
-		__aligned(__alignof__(struct cmsghdr));
-	u32	control_len;
-};
-
-static void udtx_control(struct udtx_path *path, int level, int type, const void *data, u32 len)
-{
-	struct cmsghdr *cmsg = (struct cmsghdr *)(path->control + path->control_len);
-
-	cmsg->cmsg_level = level;
-	cmsg->cmsg_type = type;
-	cmsg->cmsg_len = CMSG_LEN(len);
-	memcpy(CMSG_DATA(cmsg), data, len);
-	path->control_len += CMSG_SPACE(len);
-}
-
-static void udtx_control_int(struct udtx_path *path, int level, int type, int value)
-{
-	if (value)
-		udtx_control(path, level, type, &value, sizeof(value));
-}
-
-static void udtx_path_ipv4(struct udtx_path *path, u16 port, __be32 from, __be32 to)
-{
-	struct in_pktinfo info = { .ipi_spec_dst.s_addr = from };
-
-	path->to.four.sin_family = AF_INET;
-	path->to.four.sin_port = htons(port);
-	path->to.four.sin_addr.s_addr = to;
-	path->to_len = sizeof(path->to.four);
-	udtx_control(path, SOL_IP, IP_PKTINFO, &info, sizeof(info));
-}
-
-/* A socket of IPv6 takes mapped addresses. The scope is that of the interface it is bound to. */
-static void udtx_path_ipv6(struct udtx_path *path, u16 port, int ifindex,
-			   const struct in6_addr *from, const struct in6_addr *to)
-{
-	struct in6_pktinfo info = { .ipi6_addr = *from };
-
-	path->to.six.sin6_family = AF_INET6;
-	path->to.six.sin6_port = htons(port);
-	path->to.six.sin6_addr = *to;
-	if (ipv6_addr_type(to) & IPV6_ADDR_LINKLOCAL)
-		path->to.six.sin6_scope_id = ifindex;
-	path->to_len = sizeof(path->to.six);
-	udtx_control(path, SOL_IPV6, IPV6_PKTINFO, &info, sizeof(info));
-}
-
-/* Return: false if the request names no destination, or no source that fits. */
-static bool udtx_path(struct kiw_ud *ud, struct udtx_path *path)
-{
-	const struct kiw_ud_dest *dest = &ud->req.dest;
-	struct kiw_device *dev = ud->qp->dev;
-	struct in6_addr from, to;
-	u32 port = dest->qpn;
-
-	memset(path, 0, sizeof(*path));
-	memcpy(&to, dest->dgid, sizeof(to));
-	if (port == UDTX_GROUP_QPN)
-		port = kiw_ud_group_port();
-	if (!port || port > U16_MAX || !kiw_gid_path(dev, dest->sgid_index, &to, &from))
-		return false;
-	if (ud->sock->sk->sk_family == AF_INET6)
-		udtx_path_ipv6(path, port, dev->ifindex, &from, &to);
-	else if (ipv6_addr_v4mapped(&to))
-		udtx_path_ipv4(path, port, from.s6_addr32[3], to.s6_addr32[3]);
-	else
-		return false;
-
-	if (ipv6_addr_v4mapped(&to)) {
-		udtx_control_int(path, SOL_IP, IP_TTL, dest->hop_limit);
-		udtx_control_int(path, SOL_IP, IP_TOS, dest->traffic_class);
-	} else {
-		udtx_control_int(path, SOL_IPV6, IPV6_HOPLIMIT, dest->hop_limit);
-		udtx_control_int(path, SOL_IPV6, IPV6_TCLASS, dest->traffic_class);
-	}
-	return true;
-}
 
 /* --- one datagram --------------------------------------------------------------------------- */
 
@@ -167,18 +53,6 @@ static bool udtx_is_write(const struct kiw_ud *ud)
 	return ud->req.wqe.opcode == KIW_WR_WRITE;
 }
 
-/* Is the destination one that several receive at? That of a subnet's broadcast the target sees. */
-static bool udtx_to_group(const struct kiw_ud_dest *dest)
-{
-	const struct in6_addr *to = (const struct in6_addr *)dest->dgid;
-
-	if (dest->qpn == UDTX_GROUP_QPN)
-		return true;
-	if (!ipv6_addr_v4mapped(to))
-		return ipv6_addr_is_multicast(to);
-	return ipv4_is_multicast(to->s6_addr32[3]) || ipv4_is_lbcast(to->s6_addr32[3]);
-}
-
 /* The Write that was taken; more bytes than segments have room for make them longer. */
 static struct kiw_dgram_write udtx_write(const struct kiw_ud *ud)
 {
@@ -199,8 +73,8 @@ static u32 udtx_qkey(const struct kiw_ud *ud)
 }
 
 /*
- * Write the header of the next datagram. Return: its length, and in @payload how many bytes follow;
- * or 0, and in @payload the request's status.
+ * Write the header of the request's next datagram. Return: its length, and in @payload how many
+ * bytes follow; or 0, and in @payload the request's status.
  */
 static u32 udtx_build_header(struct kiw_ud *ud, u8 *hdr, u32 *payload)
 {
@@ -218,7 +92,7 @@ static u32 udtx_build_header(struct kiw_ud *ud, u8 *hdr, u32 *payload)
 		*payload = IB_WC_LOC_LEN_ERR;
 		return 0;
 	}
-	if (!udtx_is_write(ud) || udtx_to_group(&req->dest) ||
+	if (!udtx_is_write(ud) || kiw_ud_to_group(&req->dest) ||
 	    req->wqe.remote_addr + req->len < req->len)
 		return 0;
 	w = udtx_write(ud);
@@ -230,22 +104,16 @@ static u32 udtx_build_header(struct kiw_ud *ud, u8 *hdr, u32 *payload)
 	return kiw_dgram_build_write(hdr, &w, ud->write_done, udtx_qkey(ud));
 }
 
-/* Return: the request's status, or -ENOMEM. */
-static int udtx_build(struct kiw_ud *ud)
+/* Add a datagram to the train. Return: the request's status, or -ENOMEM. */
+static int udtx_build(struct kiw_ud *ud, const u8 *hdr, u32 hdr_len, u32 payload)
 {
 	struct kiw_builder f = {
-		.batch = &ud->batch,
+		.batch = &ud->train.batch,
 		.qp = ud->qp,
 		.gfp = ud->sock->sk->sk_allocation,
 	};
-	u8 hdr[KIW_DGRAM_HDR_MAX];
-	u32 hdr_len, payload;
 	int ret;
 
-	BUILD_BUG_ON(KIW_UD_MAX_MSG != KIW_DGRAM_MAX_MSG);
-	hdr_len = udtx_build_header(ud, hdr, &payload);
-	if (!hdr_len)
-		return payload;
 	ret = kiw_fpdu_begin_datagram(&f, hdr, hdr_len);
 	if (!ret)
 		ret = udtx_put_payload(ud, &f, ud->write_done, payload);
@@ -256,10 +124,108 @@ static int udtx_build(struct kiw_ud *ud)
 	return ret == -EFAULT ? IB_WC_LOC_PROT_ERR : ret;
 }
 
-/* Return: what UDP says. */
-static int udtx_hand_over(struct kiw_ud *ud, struct udtx_path *path)
+/* --- a train -------------------------------------------------------------------------------- */
+
+/* May a datagram of @len bytes to the request's destination be added? */
+static bool udtx_train_takes(const struct kiw_ud *ud, u32 len)
 {
-	const struct kiw_batch *b = &ud->batch;
+	const struct kiw_ud_train *t = &ud->train;
+
+	if (!t->batch.len)
+		return true;
+	return t->last == t->size && len <= t->size && t->size <= t->room &&
+	       t->batch.len / t->size < UDP_MAX_SEGMENTS && t->batch.len + len <= KIW_DGRAM_MAX &&
+	       !t->batch.sent && !memcmp(&t->dest, &ud->req.dest, sizeof(t->dest));
+}
+
+static void udtx_train_add(struct kiw_ud *ud, u32 len)
+{
+	struct kiw_ud_train *t = &ud->train;
+
+	if (t->batch.len == len) {
+		t->dest = ud->req.dest;
+		t->size = len;
+		t->room = kiw_ud_path_room(ud, &t->dest);
+	}
+	t->last = len;
+}
+
+/* The request that was taken is over, or all of it is in the train. */
+static void udtx_req_end(struct kiw_ud *ud)
+{
+	if (ud->taken && udtx_is_write(ud))
+		ud->write_id++;
+	ud->write_done = 0;
+	ud->taken = false;
+}
+
+/*
+ * Add the next datagram of the request that was taken. Return: the request's status, -ENOMEM, or
+ * -EAGAIN when the train has to go first.
+ */
+static int udtx_add(struct kiw_ud *ud)
+{
+	u8 hdr[KIW_DGRAM_HDR_MAX];
+	u32 hdr_len, payload, len;
+	int ret;
+
+	BUILD_BUG_ON(KIW_UD_MAX_MSG != KIW_DGRAM_MAX_MSG);
+	hdr_len = udtx_build_header(ud, hdr, &payload);
+	if (!hdr_len)
+		return payload;
+	len = hdr_len + payload + KIW_DGRAM_CRC_SIZE;
+	if (!udtx_train_takes(ud, len))
+		return -EAGAIN;
+	ret = udtx_build(ud, hdr, hdr_len, payload);
+	if (ret)
+		return ret;
+	udtx_train_add(ud, len);
+	if (udtx_is_write(ud))
+		ud->write_done += payload;
+	else
+		ud->msn++;
+	if (!udtx_is_write(ud) || ud->write_done == ud->req.len)
+		udtx_req_end(ud);
+	return IB_WC_SUCCESS;
+}
+
+/* Fill the train from the ring. Return: KIW_UD_SENT_SOME if there may be more in it. */
+static enum kiw_ud_sent udtx_fill(struct kiw_ud *ud)
+{
+	struct kiw_sq *sq = &ud->qp->sq;
+	int status = IB_WC_SUCCESS;
+
+	while (status == IB_WC_SUCCESS) {
+		if (!ud->taken) {
+			switch (kiw_sq_take(sq, &ud->req)) {
+			case KIW_TAKE_NONE:
+				return KIW_UD_SENT_ALL;
+			case KIW_TAKE_ONE:
+				ud->taken = true;
+				break;
+			case KIW_TAKE_BAD:
+				kiw_sq_done(sq, ud->req.index, IB_WC_LOC_QP_OP_ERR);
+				return KIW_UD_SENT_SOME;
+			case KIW_TAKE_RING:
+				kiw_stat_inc(&ud->qp->dev->stats, KIW_STAT_RING_ERRORS);
+				return KIW_UD_SENT_BROKEN;
+			}
+		}
+		status = udtx_add(ud);
+	}
+	if (status == -ENOMEM)
+		return KIW_UD_SENT_STARVED;
+	if (status != -EAGAIN) {
+		kiw_sq_done(sq, ud->req.index, status);
+		udtx_req_end(ud);
+	}
+	return KIW_UD_SENT_SOME;
+}
+
+/* Return: what UDP says to @n bytes of the train, from the first that it doesn't have. */
+static int udtx_hand_over(struct kiw_ud *ud, struct kiw_ud_path *path, u32 n)
+{
+	struct kiw_batch *b = &ud->train.batch;
 	struct msghdr msg = {
 		.msg_name = &path->to,
 		.msg_namelen = path->to_len,
@@ -267,61 +233,80 @@ static int udtx_hand_over(struct kiw_ud *ud, struct udtx_path *path)
 		.msg_controllen = path->control_len,
 		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
 	};
+	int ret;
 
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, b->mem.piece, b->pieces, b->len);
-	return sock_sendmsg(ud->sock, &msg);
+	iov_iter_advance(&msg.msg_iter, b->sent);
+	iov_iter_truncate(&msg.msg_iter, n);
+	ret = sock_sendmsg(ud->sock, &msg);
+	if (ret < 0)
+		return ret == -ENOBUFS ? -ENOMEM : ret;	/* so UDP says, too */
+	kiw_traffic_sent(&ud->qp->dev->stats, n, DIV_ROUND_UP(n, ud->train.size));
+	b->sent += n;
+	return 0;
+}
+
+static bool udtx_may_wait(int ret)
+{
+	return ret == -EAGAIN || ret == -ENOMEM;
 }
 
 /*
- * Send the request that was taken. Return: its status; or -EAGAIN when UDP has no room, or -ENOMEM:
- * what was built then stays.
+ * Give UDP what is left of the train. Where it doesn't take a train, for example since the way has
+ * a smaller MTU than the interface, it gets one datagram after the other. Return: the status of the
+ * train's requests; or -EAGAIN when UDP has no room, or -ENOMEM: what is left then stays.
  */
-static int udtx_send_one(struct kiw_ud *ud)
+static int udtx_push(struct kiw_ud *ud)
 {
-	struct kiw_stats *stats = &ud->qp->dev->stats;
-	struct udtx_path path;
-	int ret;
+	struct kiw_batch *b = &ud->train.batch;
+	u32 size = ud->train.size;
+	struct kiw_ud_path path, whole;
+	int ret = 0;
 
-	if (!ud->batch.len) {
-		ret = udtx_build(ud);
-		if (ret)
+	if (!kiw_ud_path(ud, &ud->train.dest, &path))
+		return IB_WC_LOC_QP_OP_ERR;
+	if (!b->sent && b->len > size) {
+		whole = path;
+		kiw_ud_path_segments(&whole, size);
+		ret = udtx_hand_over(ud, &whole, b->len);
+		if (udtx_may_wait(ret))
 			return ret;
 	}
-	if (!udtx_path(ud, &path))
-		return IB_WC_LOC_QP_OP_ERR;
-	ret = udtx_hand_over(ud, &path);
-	if (ret == -EAGAIN || ret == -ENOMEM)
+	while (b->sent < b->len) {
+		ret = udtx_hand_over(ud, &path, min(size, b->len - b->sent));
+		if (ret)
+			break;
+	}
+	if (udtx_may_wait(ret))
 		return ret;
-	if (ret == -ENOBUFS)	/* so UDP says, too, when there is no memory */
-		return -ENOMEM;
-	if (ret < 0)		/* no way leads there, or a packet filter doesn't want it */
-		return IB_WC_GENERAL_ERR;
-	kiw_traffic_sent(stats, ud->batch.len, 1);
-	ud->msn += !udtx_is_write(ud);
-	return IB_WC_SUCCESS;
+	/* No way leads there, or a packet filter doesn't want it. */
+	return ret ? IB_WC_GENERAL_ERR : IB_WC_SUCCESS;
+}
+
+/*
+ * The train is gone. All requests that were taken have ended with it, but one that isn't in it. If
+ * UDP refused it, then also one that is in it in part; all went the same way.
+ */
+static void udtx_train_end(struct kiw_ud *ud, int status)
+{
+	struct kiw_sq *sq = &ud->qp->sq;
+	u32 i, end;
+
+	if (status != IB_WC_SUCCESS && ud->write_done)
+		udtx_req_end(ud);
+	end = ud->taken ? ud->req.index : sq->next;
+	for (i = sq->done; i != end; i++) {
+		if (!kiw_swr(sq, i)->done)
+			kiw_sq_done(sq, i, status);
+	}
+	kiw_batch_clear(&ud->train.batch);
 }
 
 void kiw_ud_unsend(struct kiw_ud *ud)
 {
 	lockdep_assert_held(&ud->qp->mutex);
-	kiw_batch_clear(&ud->batch);
-	if (ud->taken && udtx_is_write(ud))
-		ud->write_id++;
-	ud->write_done = 0;
-	ud->taken = false;
-}
-
-/* UDP has taken a datagram. Return: whether there is more of the request. */
-static bool udtx_more(struct kiw_ud *ud)
-{
-	struct kiw_dgram_write w;
-
-	if (!udtx_is_write(ud))
-		return false;
-	w = udtx_write(ud);
-	ud->write_done += kiw_dgram_seg_len(&w, ud->write_done);
-	kiw_batch_clear(&ud->batch);
-	return ud->write_done < ud->req.len;
+	kiw_batch_clear(&ud->train.batch);
+	udtx_req_end(ud);
 }
 
 /* --- the ring ------------------------------------------------------------------------------- */
@@ -339,37 +324,25 @@ static bool udtx_stall(struct kiw_ud *ud)
 	return sk_wmem_alloc_get(sk) < READ_ONCE(sk->sk_sndbuf);
 }
 
-/* Return: KIW_UD_SENT_SOME if there may be more to send. */
-static enum kiw_ud_sent udtx_next(struct kiw_ud *ud)
+/* Send a train. Return: KIW_UD_SENT_SOME if there may be more to send. */
+static enum kiw_ud_sent udtx_next(struct kiw_ud *ud, int *budget)
 {
-	struct kiw_sq *sq = &ud->qp->sq;
+	enum kiw_ud_sent sent = udtx_fill(ud);
 	int status;
 
-	if (!ud->taken) {
-		switch (kiw_sq_take(sq, &ud->req)) {
-		case KIW_TAKE_NONE:
-			return KIW_UD_SENT_ALL;
-		case KIW_TAKE_ONE:
-			ud->taken = true;
-			break;
-		case KIW_TAKE_BAD:
-			kiw_sq_done(sq, ud->req.index, IB_WC_LOC_QP_OP_ERR);
-			return KIW_UD_SENT_SOME;
-		case KIW_TAKE_RING:
-			kiw_stat_inc(&ud->qp->dev->stats, KIW_STAT_RING_ERRORS);
-			return KIW_UD_SENT_BROKEN;
-		}
+	if (!ud->train.batch.len) {
+		--*budget;
+		return sent;
 	}
-	status = udtx_send_one(ud);
+	*budget -= DIV_ROUND_UP(ud->train.batch.len, ud->train.size);
+	status = udtx_push(ud);
 	if (status == -EAGAIN)
 		return KIW_UD_SENT_STALLED;
 	if (status == -ENOMEM)
 		return KIW_UD_SENT_STARVED;
-	if (status == IB_WC_SUCCESS && udtx_more(ud))
-		return KIW_UD_SENT_SOME;
-	kiw_ud_unsend(ud);
-	kiw_sq_done(sq, ud->req.index, status);
-	return KIW_UD_SENT_SOME;
+	udtx_train_end(ud, status);
+	/* Memory may have been short for what the train had no need of. */
+	return sent == KIW_UD_SENT_STARVED ? KIW_UD_SENT_SOME : sent;
 }
 
 static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
@@ -379,8 +352,8 @@ static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
 
 	WRITE_ONCE(ud->stalled, false);
 	kiw_sq_flag(sq, KIW_RING_DRAINING);
-	while (sent == KIW_UD_SENT_SOME && budget--) {
-		sent = udtx_next(ud);
+	while (sent == KIW_UD_SENT_SOME && budget > 0) {
+		sent = udtx_next(ud, &budget);
 		if (sq->next - sq->done >= KIW_CQE_BATCH || sent != KIW_UD_SENT_SOME) {
 			if (!kiw_sq_complete(ud->qp))
 				return KIW_UD_SENT_BROKEN;
@@ -398,10 +371,11 @@ static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
 enum kiw_ud_sent kiw_ud_send(struct kiw_ud *ud, int budget)
 {
 	enum kiw_ud_sent sent = KIW_UD_SENT_STARVED;
+	struct kiw_batch *b = &ud->train.batch;
 
 	lockdep_assert_held(&ud->qp->mutex);
-	if (kiw_batch_begin(&ud->batch, ud->sock->sk->sk_allocation))
+	if (kiw_batch_begin(b, ud->sock->sk->sk_allocation))
 		sent = udtx_run(ud, budget);
-	kiw_batch_end(&ud->batch);
+	kiw_batch_end(b);
 	return sent;
 }

@@ -3,12 +3,7 @@
 #ifndef KIWARP_UD_TX_H
 #define KIWARP_UD_TX_H
 
-#include <linux/types.h>
-
 struct kiw_ud;
-
-/** kiw_ud_group_port() - UDP port of groups: what the number 0xffffff stands for */
-u16 kiw_ud_group_port(void);
 
 /* Outcome of sending */
 enum kiw_ud_sent {
@@ -22,13 +17,13 @@ enum kiw_ud_sent {
 /**
  * kiw_ud_send() - send what is posted
  * @ud: of a QP in state RTS; its mutex is held
- * @budget: at most so many datagrams
+ * @budget: so many datagrams, and at most a train more
  *
  * Return: see enum kiw_ud_sent.
  */
 enum kiw_ud_sent kiw_ud_send(struct kiw_ud *ud, int budget);
 
-/** kiw_ud_unsend() - drop the request that UDP doesn't have yet; the mutex is held */
+/** kiw_ud_unsend() - drop the requests that UDP doesn't have yet; the mutex is held */
 void kiw_ud_unsend(struct kiw_ud *ud);
 
 #endif /* KIWARP_UD_TX_H */

@@ -78,6 +78,17 @@ TEST_P(Write, EverySizeArrives)
 	EXPECT_TRUE(right.quiet());
 }
 
+// 1408 bytes and what is around them fit 45 times into what UDP takes.
+TEST_P(Write, SegmentsGoToUdpTogether)
+{
+	left.memory().fill_pattern(2);
+	const std::uint64_t before = ud::calls_to_udp("left");
+	left.write(to(), right.remote(), right.rkey(), 0, 90 * 1408);
+	EXPECT_EQ(ud::calls_to_udp("left") - before, 2);
+	EXPECT_EQ(right.arrived().record.valid, 90 * 1408);
+	EXPECT_TRUE(vt::same(left.bytes(0, 90 * 1408), right.bytes(0, 90 * 1408)));
+}
+
 TEST_P(Write, LongSegmentsGoByFragmentsOfIp)
 {
 	Writer wide(65467);
@@ -281,7 +292,8 @@ TEST_P(BadNetwork, MapsTellWhatHasArrived)
 	Writer left;
 	Target right({.timeout = 300});
 	const ud::Ah ah = left.ah(ud::ipv4.left, right, ud::ipv4.right);
-	const vt::HeldBack network(vt::client_end(), GetParam().how);
+	const vt::HeldBack network(vt::client_end(), "pfifo");
+	network.set_for_each(GetParam().how);
 	std::uint64_t lost = 0;
 	std::vector<bool> seen(messages);
 

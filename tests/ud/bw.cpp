@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// ud_bw -d DEVICE -g SLOT [-p PORT] [-s BYTES] [-n MESSAGES] [SERVER]: bandwidth of datagram queue pairs. The client
-// sends; the server tells by a datagram now and then how many have come, so that no more are under way than it has
-// receives for. Both agree on addresses over TCP. It takes the place of perftest's ib_send_bw, which posts an RDMA
-// Write as a credit on any iWARP device, also on datagram queue pairs.
+// ud_bw -d DEVICE -g SLOT [-p PORT] [-s BYTES] [-n MESSAGES] [-l LIST] [SERVER]: bandwidth of datagram queue pairs. The
+// client sends, LIST messages (1) to a post; the server tells by a datagram now and then how many have come, so that no
+// more are under way than it has receives for. Both agree on addresses over TCP. It takes the place of perftest's
+// ib_send_bw, which posts an RDMA Write as a credit on any iWARP device, also on datagram queue pairs.
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
@@ -41,6 +41,7 @@ struct Options {
 	std::string port = "18600";
 	std::uint32_t size = 1024;
 	std::uint32_t count = 20000;
+	std::uint32_t list = 1;
 	std::string server;
 };
 
@@ -144,21 +145,25 @@ public:
 			die("address handle");
 	}
 
-	void send(const void *message, std::uint32_t length)
+	/// Posts the same message @p list times, at most the window, as one list
+	void send(const void *message, std::uint32_t length, std::uint32_t list = 1)
 	{
 		std::memcpy(at(window), message, length);
 		ibv_sge sge = {reinterpret_cast<std::uintptr_t>(at(window)), length, mr_->lkey};
-		ibv_send_wr wr{};
+		std::array<ibv_send_wr, window> wr{};
 		ibv_send_wr *bad = nullptr;
 
-		wr.sg_list = &sge;
-		wr.num_sge = 1;
-		wr.opcode = IBV_WR_SEND;
-		wr.send_flags = IBV_SEND_SIGNALED;
-		wr.wr.ud = {ah_, peer_.number, key};
-		if (const int error = ibv_post_send(qp_, &wr, &bad))
+		for (std::uint32_t i = 0; i < list; i++) {
+			wr.at(i).next = i + 1 < list ? &wr.at(i + 1) : nullptr;
+			wr.at(i).sg_list = &sge;
+			wr.at(i).num_sge = 1;
+			wr.at(i).opcode = IBV_WR_SEND;
+			wr.at(i).send_flags = IBV_SEND_SIGNALED;
+			wr.at(i).wr.ud = {ah_, peer_.number, key};
+		}
+		if (const int error = ibv_post_send(qp_, wr.data(), &bad))
 			die("send", error);
-		sending_++;
+		sending_ += static_cast<int>(list);
 	}
 
 	void receive(std::uint64_t slot)
@@ -252,9 +257,10 @@ int call(End &end, const Options &options)
 	Patience patience;
 
 	while (come < options.count && !patience.over()) {
-		if (sent < options.count && sent - come < window - report && end.sending() < window) {
-			end.send(message.data(), options.size);
-			sent++;
+		const std::uint32_t list = std::min(options.list, options.count - sent);
+		if (list && sent - come + list <= window - report && end.sending() + static_cast<int>(list) <= window) {
+			end.send(message.data(), options.size, list);
+			sent += list;
 		}
 		if (end.poll([&](const char *text) { std::memcpy(&come, text, sizeof(come)); }))
 			patience.renew();
@@ -272,7 +278,7 @@ int main(int argc, char **argv)
 	Options options;
 	int option = 0;
 
-	while ((option = getopt(argc, argv, "d:g:p:s:n:")) != -1)
+	while ((option = getopt(argc, argv, "d:g:p:s:n:l:")) != -1)
 		switch (option) {
 		case 'd':
 			options.device = optarg;
@@ -289,9 +295,14 @@ int main(int argc, char **argv)
 		case 'n':
 			options.count = static_cast<std::uint32_t>(std::stoul(optarg));
 			break;
+		case 'l':
+			options.list = static_cast<std::uint32_t>(std::stoul(optarg));
+			break;
 		default:
 			return 2;
 		}
+	if (options.list < 1 || options.list > window - report)
+		return 2;
 	if (optind < argc)
 		options.server = argv[optind];
 	End end(options);

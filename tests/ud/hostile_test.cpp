@@ -60,6 +60,31 @@ protected:
 	std::vector<std::uint64_t> before;
 };
 
+// They come in one packet until UDP cuts it up: each is judged by itself.
+TEST_F(Hostile, AmongGoodOnes)
+{
+	const Bytes payload(100, 'p');
+	std::vector<Bytes> all(5, datagram(some_key, payload));
+
+	all[1].back() ^= 1;
+	all[3] = datagram(some_key + 1, payload);
+	all.push_back(closed(Bytes(20)));
+	for (std::uint64_t i = 0; i < 3; i++)
+		right.receive(i, i * 1000, 100);
+	const std::uint64_t calls = calls_to_udp("left");
+	socket.send_together("10.77.0.2", right.number(), all);
+	EXPECT_EQ(calls_to_udp("left") - calls, 1);
+	for (std::uint64_t i = 0; i < 3; i++) {
+		EXPECT_WC(right.received(), i, IBV_WC_SUCCESS);
+		EXPECT_TRUE(vt::same(right.bytes(i * 1000 + grh, 100), payload));
+	}
+	expect_good();
+	for (std::size_t i = 0; i < counters.size(); i++)
+		right.expect_counter(
+			counters[i], before[i] + (counters[i] == "ud_crc_errors" || counters[i] == "ud_qkey_errors" ||
+							 counters[i] == "ud_malformed"));
+}
+
 TEST_F(Hostile, TooShort)
 {
 	const Bytes good = datagram(some_key, {});

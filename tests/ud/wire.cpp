@@ -5,8 +5,10 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <netinet/ip.h>
 #include <netinet/udp.h>
+#include <sstream>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -98,6 +100,21 @@ void Socket::send(const std::string &address, std::uint32_t port, const Bytes &b
 		vt::fail("sendto", errno);
 }
 
+void Socket::send_together(const std::string &address, std::uint32_t port, const std::vector<Bytes> &all) const
+{
+	int size = static_cast<int>(all.front().size());
+	Bytes together;
+
+	for (const Bytes &one : all)
+		together.insert(together.end(), one.begin(), one.end());
+	if (setsockopt(fd_, SOL_UDP, UDP_SEGMENT, &size, sizeof(size)))
+		vt::fail("UDP_SEGMENT", errno);
+	send(address, port, together);
+	size = 0;
+	if (setsockopt(fd_, SOL_UDP, UDP_SEGMENT, &size, sizeof(size)))
+		vt::fail("UDP_SEGMENT", errno);
+}
+
 std::vector<Bytes> Socket::received() const
 {
 	std::vector<Bytes> all;
@@ -122,6 +139,33 @@ Bytes Socket::receive() const
 		vt::fail("recv", errno);
 	one.resize(static_cast<std::size_t>(n));
 	return one;
+}
+
+std::uint64_t calls_to_udp(const std::string &host)
+{
+	const vt::InNamespace inside(host);
+	std::ifstream four("/proc/thread-self/net/snmp"), six("/proc/thread-self/net/snmp6");
+	std::string line, name, names;
+	std::uint64_t sum = 0, value = 0;
+
+	while (std::getline(four, line)) {
+		if (line.compare(0, 5, "Udp: ") != 0)
+			continue;
+		if (names.empty()) {
+			names = line;
+			continue;
+		}
+		std::istringstream heads(names), values(line);
+		heads >> name;
+		values >> name;
+		while (heads >> name && values >> value)
+			if (name == "OutDatagrams")
+				sum += value;
+	}
+	while (six >> name >> value)
+		if (name == "Udp6OutDatagrams")
+			sum += value;
+	return sum;
 }
 
 void send_spoofed(const std::string &host, const std::string &from, std::uint16_t from_port, const std::string &to,

@@ -28,6 +28,9 @@ public:
 
 	std::uint16_t port() const { return port_; }
 	void send(const std::string &address, std::uint32_t port, const Bytes &bytes) const;
+	/// The same in one packet as long as no network needs more: datagrams as long as the first, the last perhaps
+	/// shorter.
+	void send_together(const std::string &address, std::uint32_t port, const std::vector<Bytes> &all) const;
 	/// What has come by now.
 	std::vector<Bytes> received() const;
 	/// The next datagram.
@@ -37,6 +40,9 @@ private:
 	int fd_;
 	std::uint16_t port_;
 };
+
+/// How often UDP has been given something to send on a host, over both IPs.
+std::uint64_t calls_to_udp(const std::string &host);
 
 /// Sends a datagram from any address and port, as root can.
 void send_spoofed(const std::string &host, const std::string &from, std::uint16_t from_port, const std::string &to,

@@ -53,18 +53,25 @@ HeldBack::HeldBack(const Where &where, const std::string &how) : in_(in(where)),
 
 HeldBack::~HeldBack()
 {
-	EXPECT_TRUE(run(command("delete")));
+	EXPECT_TRUE(run(in_ + "tc qdisc delete dev " + interface_ + " root"));
 }
 
 void HeldBack::set(const std::string &how) const
 {
-	if (!run(command("replace") + how))
-		fail("tc refuses " + how);
+	tc("replace", "root", how);
 }
 
-std::string HeldBack::command(const std::string &verb) const
+// TBF cuts up what is longer than its bucket.
+void HeldBack::set_for_each(const std::string &how) const
 {
-	return in_ + "tc qdisc " + verb + " dev " + interface_ + " root ";
+	tc("replace", "root", "handle 1: tbf rate 100gbit burst 2000 limit 100000000");
+	tc("add", "parent 1:", how);
+}
+
+void HeldBack::tc(const std::string &verb, const std::string &where, const std::string &how) const
+{
+	if (!run(in_ + "tc qdisc " + verb + " dev " + interface_ + " " + where + " " + how))
+		fail("tc refuses " + how);
 }
 
 namespace {

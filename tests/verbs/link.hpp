@@ -28,9 +28,11 @@ public:
 	HeldBack &operator=(const HeldBack &) = delete;
 
 	void set(const std::string &how) const;
+	/// The same for each packet of the wire: what the sender's stack keeps together until then is cut up before.
+	void set_for_each(const std::string &how) const;
 
 private:
-	std::string command(const std::string &verb) const;
+	void tc(const std::string &verb, const std::string &where, const std::string &how) const;
 
 	std::string in_;
 	std::string interface_;
