@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "cq.h"
 #include "mr.h"
+#include "mw.h"
 #include "netdev.h"
 #include "qp.h"
 #include "res.h"
@@ -78,6 +79,8 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_cq = KIW_MAX_CQ;
 	attr->max_cqe = KIW_MAX_CQE;
 	attr->max_mr = KIW_MAX_MR;
+	attr->max_mw = KIW_MAX_MW;
+	attr->device_cap_flags = IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
 	attr->max_pd = KIW_MAX_PD;
 	attr->max_ah = KIW_MAX_AH;
 	attr->max_mcast_grp = KIW_MAX_GROUP;
@@ -251,7 +254,13 @@ static void device_disassociate_ucontext(struct ib_ucontext *ibuctx)
 
 static int device_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
-	return kiw_count_up(&to_kiw_device(ibpd->device)->num_pd, KIW_MAX_PD) ? 0 : -ENOMEM;
+	struct kiw_pd *pd = to_kiw_pd(ibpd);
+
+	if (!kiw_count_up(&to_kiw_device(ibpd->device)->num_pd, KIW_MAX_PD))
+		return -ENOMEM;
+	mutex_init(&pd->mutex);
+	INIT_LIST_HEAD(&pd->windows);
+	return 0;
 }
 
 static int device_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
@@ -444,6 +453,8 @@ static const struct ib_device_ops device_ops = {
 	.reg_user_mr = device_reg_user_mr,
 	.rereg_user_mr = kiw_rereg_user_mr,
 	.dereg_mr = kiw_dereg_mr,
+	.alloc_mw = kiw_alloc_mw,
+	.dealloc_mw = kiw_dealloc_mw,
 
 	.create_user_ah = kiw_create_user_ah,
 	.destroy_ah = kiw_destroy_ah,
@@ -472,6 +483,7 @@ static const struct ib_device_ops device_ops = {
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, kiw_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, kiw_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_mw, kiw_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, kiw_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, kiw_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_srq, kiw_srq, ibsrq),

@@ -280,6 +280,24 @@ static int message_untagged(struct kiw_stream *s, const struct kiw_send_op *op)
 	return min(ret, 0);
 }
 
+/* A bind or an invalidation: it is done at once. Requests behind it are sent after it. */
+static int message_local(struct kiw_stream *s, const struct kiw_send_op *op)
+{
+	const struct kiw_send_req *req = &s->tx.req;
+
+	if (op->kind == KIW_SEND_BIND) {
+		if (kiw_region_bind(s->qp, req->wqe.rkey, &req->bind)) {
+			kiw_message_failed(s, IB_WC_MW_BIND_ERR);
+			return 0;
+		}
+	} else if (kiw_region_invalidate_own(s->qp, req->wqe.rkey)) {
+		kiw_message_failed(s, IB_WC_LOC_PROT_ERR);
+		return 0;
+	}
+	message_request_end(&s->tx);
+	return 0;
+}
+
 int kiw_message_request(struct kiw_stream *s)
 {
 	const struct kiw_send_op *op = &kiw_send_ops[s->tx.req.wqe.opcode];
@@ -293,6 +311,9 @@ int kiw_message_request(struct kiw_stream *s)
 		return message_read(s);
 	case KIW_SEND_ATOMIC:
 		return message_atomic(s);
+	case KIW_SEND_BIND:
+	case KIW_SEND_INVALIDATE:
+		return message_local(s, op);
 	case KIW_SEND_UNTAGGED:
 		break;
 	}

@@ -14,8 +14,8 @@
 
 /* Huge pages are pages like others. */
 #define ACCESS_KNOWN (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
-		      IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED | IB_ACCESS_HUGETLB | \
-		      IB_ACCESS_OPTIONAL)
+		      IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ZERO_BASED | \
+		      IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
 
 static int mr_fill_pages(struct kiw_mr *mr)
 {
@@ -97,7 +97,8 @@ err_count:
 struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
 				int access, struct ib_pd *pd, struct ib_udata *udata)
 {
-	const struct kiw_mr *mr = to_kiw_mr(ibmr);
+	struct kiw_mr *mr = to_kiw_mr(ibmr);
+	struct ib_mr *again;
 
 	if (!(flags & IB_MR_REREG_TRANS)) {
 		if (mr->umem->owning_mm != current->mm)
@@ -108,7 +109,13 @@ struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 le
 	}
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = mr->region.access;
-	return kiw_reg_user_mr_common(pd, start, length, iova, access);
+	/* RDMA core takes the deregistration of the old one for granted. */
+	if (!kiw_region_close(&mr->region))
+		return ERR_PTR(-EBUSY);
+	again = kiw_reg_user_mr_common(pd, start, length, iova, access);
+	if (IS_ERR(again))
+		kiw_region_reopen(&mr->region);
+	return again;
 }
 
 /* Look at the connections that have loans of a region. Return: whether there is any. */
@@ -144,14 +151,17 @@ static void mr_await_loans(struct kiw_device *dev, struct kiw_region *region)
 }
 
 /*
- * Unreachable: the table no longer has it, all uses have ended, and TCP has none of its pages.
- * Released: the pages and the object.
+ * Unreachable: no window is bound to it or can be, the table no longer has it, all uses have ended,
+ * and TCP has none of its pages. Released: the pages and the object.
  */
 int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
 	struct kiw_device *dev = to_kiw_device(ibmr->device);
 	struct kiw_mr *mr = to_kiw_mr(ibmr);
 
+	/* When a process ends, its windows go as well, and RDMA core tries again. */
+	if (!kiw_region_close(&mr->region))
+		return -EBUSY;
 	kiw_region_remove(&dev->regions, &mr->region);
 	mr_await_loans(dev, &mr->region);
 	kvfree(mr->region.pages);

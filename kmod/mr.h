@@ -39,7 +39,8 @@ struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u6
  * @udata: of the call
  *
  * Return: the new region, with another STag, after which RDMA core deregisters the old one; or an
- * error as of a registration, -EINVAL for memory of another process.
+ * error as of a registration, -EINVAL for memory of another process, -EBUSY if a window is bound
+ * to the region.
  */
 struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
 				int access, struct ib_pd *pd, struct ib_udata *udata);

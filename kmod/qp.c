@@ -17,6 +17,7 @@
 
 #include "attach.h"
 #include "lend.h"
+#include "mw.h"
 #include "pump.h"
 #include "srq.h"
 #include "ud.h"
@@ -35,6 +36,8 @@ static u32 qp_sq_stride(u32 head, const struct ib_qp_cap *cap)
 	u32 sges = cap->max_send_sge * sizeof(struct kiw_sge);
 	u32 atomic = sizeof(struct kiw_sge) + sizeof(struct kiw_atomic_args);
 
+	BUILD_BUG_ON(sizeof(struct kiw_bind_args) >
+		     sizeof(struct kiw_sge) + sizeof(struct kiw_atomic_args));
 	return ALIGN(head + max3(sges, cap->max_inline_data, atomic), 16);
 }
 
@@ -377,6 +380,7 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_close(qp);
+	kiw_mw_forget(qp);
 	qp_free_queues(qp);
 	put_pid(qp->owner);
 	atomic_dec(&dev->num_qp);
@@ -577,8 +581,10 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 		/* An error state that is left leaves empty rings behind. */
 		if (qp->state == KIW_QP_ERROR)
 			qp_flush_idle(qp);
-		if (to == IB_QPS_RESET)
+		if (to == IB_QPS_RESET) {
 			qp_forget(qp);
+			kiw_mw_forget(qp);
+		}
 		kiw_qp_open_rings(qp);
 		qp->closed = false;
 		qp_forget_peer(qp);

@@ -3,10 +3,11 @@
 
 #include <linux/random.h>
 
+#include "kiwarp-abi.h"
 #include "qp.h"
 #include "proto/range.h"
 
-/* How often a random index may hit one in use; at most one in sixteen is */
+/* How often a random index may hit one in use; about one in sixteen is at most */
 #define REGION_TRIES 64
 
 DEFINE_STATIC_SRCU(region_srcu);
@@ -27,27 +28,55 @@ int kiw_region_add(struct xarray *regions, struct kiw_region *region)
 
 void kiw_region_remove(struct xarray *regions, struct kiw_region *region)
 {
-	xa_erase(regions, region->stag >> 8);
+	/* A bind may be changing the key. */
+	xa_erase(regions, READ_ONCE(region->stag) >> 8);
 	synchronize_srcu_expedited(&region_srcu);
 }
 
-/* The key counts, too: with another one, it is another region that was here once. */
-static struct kiw_region *region_find(const struct kiw_qp *qp, u32 stag)
+bool kiw_region_close(struct kiw_region *region)
 {
-	struct kiw_region *region = xa_load(&qp->dev->regions, stag >> 8);
-
-	lockdep_assert(srcu_read_lock_held(&region_srcu));
-	return region && region->stag == stag ? region : NULL;
+	return atomic_cmpxchg(&region->windows, 0, KIW_REGION_GOES) <= 0;
 }
 
-static enum kiw_region_fault region_check(const struct kiw_region *region, const struct kiw_qp *qp,
-					  int access, u64 addr, u32 len)
+static struct kiw_window *to_kiw_window(struct kiw_region *region)
 {
-	if (!region->valid)
+	return container_of(region, struct kiw_window, region);
+}
+
+/* By the index alone: the key has to be checked when the region is held. */
+static struct kiw_region *region_find(const struct kiw_qp *qp, u32 stag)
+{
+	lockdep_assert(srcu_read_lock_held(&region_srcu));
+	return xa_load(&qp->dev->regions, stag >> 8);
+}
+
+/* Is it the region of that STag, for this QP? With another key, it is one that was here once. */
+static enum kiw_region_fault region_check_owner(struct kiw_region *region, const struct kiw_qp *qp,
+						u32 stag)
+{
+	const struct kiw_window *window;
+
+	if (region->stag != stag || !region->valid)
 		return KIW_REGION_STAG;
 	if (region->pd != qp->ibqp.pd)
 		return KIW_REGION_PD;
+	if (region->kind != KIW_REGION_WINDOW)
+		return KIW_REGION_OK;
+	window = to_kiw_window(region);
+	return window->of_qp && window->qp != qp ? KIW_REGION_PD : KIW_REGION_OK;
+}
+
+static enum kiw_region_fault region_check(struct kiw_region *region, const struct kiw_qp *qp,
+					  u32 stag, int access, u64 addr, u64 len)
+{
+	enum kiw_region_fault fault = region_check_owner(region, qp, stag);
+
+	if (fault)
+		return fault;
 	if ((region->access & access) != access)
+		return KIW_REGION_ACCESS;
+	/* What is local and reads needs no right, but a window is no buffer of a request. */
+	if (!access && region->kind == KIW_REGION_WINDOW)
 		return KIW_REGION_ACCESS;
 	switch (kiw_range_check(region->iova, region->length, addr, len)) {
 	case KIW_RANGE_OK:
@@ -90,7 +119,7 @@ enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int ac
 	use->region = region_find(qp, stag);
 	if (use->region) {
 		region_hold(use->region);
-		fault = region_check(use->region, qp, access, addr, len);
+		fault = region_check(use->region, qp, stag, access, addr, len);
 		if (!fault) {
 			__release(&region_srcu);	/* sparse can't follow this, either */
 			return KIW_REGION_OK;
@@ -108,10 +137,46 @@ void kiw_region_end(struct kiw_region_use *use)
 	srcu_read_unlock(&region_srcu, use->idx);
 }
 
-enum kiw_region_fault kiw_region_invalidate(const struct kiw_qp *qp, u32 stag)
+/* Withdraw a region that is locked for writing. Return: what counts it no more, or NULL. */
+static struct kiw_region *region_withdraw(struct kiw_region *region)
+{
+	struct kiw_region *parent = NULL;
+
+	lockdep_assert_held_write(&region->lock);
+	region->valid = false;
+	if (region->kind == KIW_REGION_WINDOW)
+		swap(parent, to_kiw_window(region)->parent);
+	return parent;
+}
+
+/*
+ * A window is no longer bound to a region. All uses of the window have ended, so what they did to
+ * the pages comes before what kiw_region_close() leads to.
+ */
+static void region_leave(struct kiw_region *parent)
+{
+	if (parent)
+		atomic_fetch_dec_release(&parent->windows);
+}
+
+static bool region_can_be_invalidated(struct kiw_region *region)
+{
+	switch (region->kind) {
+	case KIW_REGION_FAST:
+		return true;
+	case KIW_REGION_WINDOW:
+		return to_kiw_window(region)->of_qp;
+	case KIW_REGION_USER:
+		break;
+	}
+	return false;
+}
+
+/* @again: one that is invalid already, but has this key, is fine */
+static enum kiw_region_fault region_invalidate(const struct kiw_qp *qp, u32 stag, bool again)
 {
 	enum kiw_region_fault fault = KIW_REGION_STAG;
-	struct kiw_region *region;
+	struct kiw_region *region, *parent = NULL;
 	unsigned long flags;
 	int idx;
 
@@ -119,16 +184,145 @@ enum kiw_region_fault kiw_region_invalidate(const struct kiw_qp *qp, u32 stag)
 	region = region_find(qp, stag);
 	if (region) {
 		write_lock_irqsave(&region->lock, flags);
-		fault = region_check(region, qp, 0, 0, 0);
-		if (!fault && region->kind == KIW_REGION_USER)
+		fault = region_check_owner(region, qp, stag);
+		if (!fault && !region_can_be_invalidated(region))
 			fault = KIW_REGION_ACCESS;
 		if (!fault)
-			region->valid = false;
+			parent = region_withdraw(region);
+		else if (again && region_can_be_invalidated(region) && !region->valid &&
+			 region->stag == stag && region->pd == qp->ibqp.pd)
+			fault = KIW_REGION_OK;
 		write_unlock_irqrestore(&region->lock, flags);
+		region_leave(parent);
 	}
 	srcu_read_unlock(&region_srcu, idx);
 	return fault;
 }
+
+enum kiw_region_fault kiw_region_invalidate(const struct kiw_qp *qp, u32 stag)
+{
+	return region_invalidate(qp, stag, false);
+}
+
+enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 stag)
+{
+	return region_invalidate(qp, stag, true);
+}
+
+/* --- windows -------------------------------------------------------------------------------- */
+
+/* Rights that a window may have; optional flags are ignored */
+#define WINDOW_RIGHTS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
+#define WINDOW_ACCESS	(WINDOW_RIGHTS | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
+
+/* Look up what a window is to be bound to, and count the window there. */
+static enum kiw_region_fault region_join(const struct kiw_qp *qp, const struct kiw_bind_args *args,
+					 struct kiw_region **parent)
+{
+	struct kiw_region *region = region_find(qp, args->lkey);
+	enum kiw_region_fault fault;
+	int access = IB_ACCESS_MW_BIND;
+
+	if (args->access & ~WINDOW_ACCESS)
+		return KIW_REGION_ACCESS;
+	if (args->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC))
+		access |= IB_ACCESS_LOCAL_WRITE;
+	if (!region || region->kind != KIW_REGION_USER)
+		return KIW_REGION_STAG;
+	fault = region_check(region, qp, args->lkey, access, args->addr, args->length);
+	if (fault)
+		return fault;
+	if (!atomic_inc_unless_negative(&region->windows))
+		return KIW_REGION_STAG;
+	*parent = region;
+	return KIW_REGION_OK;
+}
+
+/* May this QP bind the window, which is locked for writing? */
+static enum kiw_region_fault window_check_bind(const struct kiw_window *window,
+					       const struct kiw_qp *qp,
+					       const struct kiw_bind_args *args)
+{
+	if (window->region.pd != qp->ibqp.pd)
+		return KIW_REGION_PD;
+	if (window->of_qp && window->region.valid)
+		return KIW_REGION_ACCESS;
+	if (window->of_qp && !args->length)
+		return KIW_REGION_BOUNDS;
+	return KIW_REGION_OK;
+}
+
+/* Make a window, which is locked for writing, a part of @parent, or of nothing. */
+static void window_set(struct kiw_window *window, const struct kiw_qp *qp, u32 stag,
+		       const struct kiw_bind_args *args, struct kiw_region *parent)
+{
+	struct kiw_region *region = &window->region;
+	u64 off;
+
+	WRITE_ONCE(region->stag, stag);
+	if (!parent)
+		return;
+	off = kiw_region_offset(parent, args->addr);
+	region->pages = parent->pages + (off >> PAGE_SHIFT);
+	region->offset = off & ~PAGE_MASK;
+	region->access = args->access & WINDOW_RIGHTS;
+	region->iova = args->access & IB_ZERO_BASED ? 0 : args->addr;
+	region->length = args->length;
+	window->parent = parent;
+	window->qp = qp;
+	region->valid = true;
+}
+
+static enum kiw_region_fault window_bind(struct kiw_window *window, const struct kiw_qp *qp,
+					 u32 stag, const struct kiw_bind_args *args)
+{
+	struct kiw_region *parent = NULL, *before = NULL;
+	enum kiw_region_fault fault = KIW_REGION_OK;
+	unsigned long flags;
+
+	if (args->length)
+		fault = region_join(qp, args, &parent);
+	if (fault)
+		return fault;
+	write_lock_irqsave(&window->region.lock, flags);
+	fault = window_check_bind(window, qp, args);
+	if (!fault) {
+		before = region_withdraw(&window->region);
+		window_set(window, qp, stag, args, parent);
+	}
+	write_unlock_irqrestore(&window->region.lock, flags);
+	region_leave(fault ? parent : before);
+	return fault;
+}
+
+enum kiw_region_fault kiw_region_bind(const struct kiw_qp *qp, u32 stag,
+				      const struct kiw_bind_args *args)
+{
+	enum kiw_region_fault fault = KIW_REGION_STAG;
+	struct kiw_region *region;
+	int idx;
+
+	idx = srcu_read_lock(&region_srcu);
+	region = region_find(qp, stag);
+	if (region && region->kind == KIW_REGION_WINDOW)
+		fault = window_bind(to_kiw_window(region), qp, stag, args);
+	srcu_read_unlock(&region_srcu, idx);
+	return fault;
+}
+
+void kiw_region_unbind(struct kiw_window *window, const struct kiw_qp *qp)
+{
+	struct kiw_region *parent = NULL;
+	unsigned long flags;
+
+	write_lock_irqsave(&window->region.lock, flags);
+	if (!qp || (window->parent && window->qp == qp))
+		parent = region_withdraw(&window->region);
+	write_unlock_irqrestore(&window->region.lock, flags);
+	region_leave(parent);
+}
+
+/* --- what a peer is told --------------------------------------------------------------------- */
 
 enum kiw_err kiw_region_rdmap_error(enum kiw_region_fault fault)
 {

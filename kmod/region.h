@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Regions: what an STag leads to, and how long. The table has every region of a device; mr.c makes
- * those of processes.
+ * those of processes, mw.c makes windows.
  *
  * A use of a region is a look-up with all checks, copies, and the end of the use. It takes no
  * reference and leaves no pointer behind. How a region goes depends on its kind:
@@ -11,6 +11,10 @@
  *   %KIW_REGION_FAST	can be withdrawn in softirq, by kiw_region_invalidate(), and then be made
  *			valid again with other memory. Each use holds its lock for reading, with
  *			BH off, for as long as one FPDU is copied.
+ *   %KIW_REGION_WINDOW	is withdrawn likewise, and gets its memory by a bind: a part of a region of
+ *			a process. Each bind gives it another key. It is for peers alone.
+ *
+ * A region counts the windows that are bound to it, and goes only when there is none.
  *
  * Uses run in a read-side section of an SRCU domain of their own, because processes deregister in
  * loops over thousands of regions: a plain grace period of RCU takes tens of milliseconds, and an
@@ -29,19 +33,25 @@
 #include "proto/verdict.h"
 
 struct ib_pd;
+struct kiw_bind_args;
 struct kiw_qp;
 
 enum kiw_region_kind {
 	KIW_REGION_USER,
 	KIW_REGION_FAST,
+	KIW_REGION_WINDOW,
 };
+
+/* Value of kiw_region.windows: the region goes, no window is bound to it any more */
+#define KIW_REGION_GOES (-1)
 
 /**
  * struct kiw_region - a region
  * @kind: see above
- * @valid: the region may be used; with %KIW_REGION_FAST, changed under @lock
- * @lock: with %KIW_REGION_FAST, held by uses for reading, and for writing to change what follows
- * @stag: index << 8 | key
+ * @valid: the region may be used; where it can be withdrawn, changed under @lock
+ * @lock: where the region can be withdrawn, held by uses for reading, and for writing to change
+ *	what follows
+ * @stag: index << 8 | key; the index never changes
  * @access: IB_ACCESS_*
  * @pd: protection domain
  * @iova: address of the first byte, as peers and work requests name it
@@ -49,6 +59,7 @@ enum kiw_region_kind {
  * @offset: of the first byte in the first page
  * @pages: one pointer per page of PAGE_SIZE
  * @loans: that have pages of the region, see lend.h
+ * @windows: that are bound to the region, or %KIW_REGION_GOES
  */
 struct kiw_region {
 	enum kiw_region_kind	kind;
@@ -62,13 +73,29 @@ struct kiw_region {
 	u32			offset;
 	struct page		**pages;
 	atomic_t		loans;
+	atomic_t		windows;
+};
+
+/**
+ * struct kiw_window - a region that is a part of another one
+ * @region: of the kind %KIW_REGION_WINDOW; its @lock protects the rest, too
+ * @of_qp: it is of type 2B: good for one queue pair, and for requests and peers to invalidate
+ * @parent: region that has its memory, and counts it; NULL: it isn't valid
+ * @qp: with @of_qp and @parent, the queue pair; only its address counts, and kiw_mw_forget() ends
+ *	that before it can be another one's
+ */
+struct kiw_window {
+	struct kiw_region	region;
+	bool			of_qp;
+	struct kiw_region	*parent;
+	const struct kiw_qp	*qp;
 };
 
 /**
  * enum kiw_region_fault - why a region may not be used
  * @KIW_REGION_OK: it may
  * @KIW_REGION_STAG: there is none, or it isn't valid
- * @KIW_REGION_PD: it belongs to another protection domain
+ * @KIW_REGION_PD: it belongs to another protection domain, or is a window of another queue pair
  * @KIW_REGION_ACCESS: a right is missing
  * @KIW_REGION_BOUNDS: not all bytes lie in it
  * @KIW_REGION_WRAP: address plus length reach 2^64
@@ -108,6 +135,15 @@ int kiw_region_add(struct xarray *regions, struct kiw_region *region);
 /** kiw_region_remove() - nobody finds the region any more, and all uses have ended; may sleep */
 void kiw_region_remove(struct xarray *regions, struct kiw_region *region);
 
+/** kiw_region_close() - no window is bound to a region any more; Return: false if one is */
+bool kiw_region_close(struct kiw_region *region);
+
+/** kiw_region_reopen() - a region that was closed is to stay after all */
+static inline void kiw_region_reopen(struct kiw_region *region)
+{
+	atomic_set(&region->windows, 0);
+}
+
 /**
  * kiw_region_begin() - look a region up and check that it may be used so
  * @qp: queue pair that uses it, held
@@ -129,7 +165,7 @@ enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int ac
 void kiw_region_end(struct kiw_region_use *use);
 
 /**
- * kiw_region_invalidate() - withdraw a region that can be withdrawn
+ * kiw_region_invalidate() - a peer withdraws a region that it may withdraw
  * @qp: queue pair that uses it, held
  * @stag: index and key
  *
@@ -137,9 +173,37 @@ void kiw_region_end(struct kiw_region_use *use);
  * hard interrupts.
  *
  * Return: %KIW_REGION_OK, %KIW_REGION_STAG, %KIW_REGION_PD, or %KIW_REGION_ACCESS for a region of
- * a process, which only its owner can remove.
+ * a process, which only its owner can remove, and for a window that several queue pairs share.
  */
 enum kiw_region_fault kiw_region_invalidate(const struct kiw_qp *qp, u32 stag);
+
+/**
+ * kiw_region_invalidate_own() - a request does so
+ *
+ * As kiw_region_invalidate(), but all is well with one that the peer has invalidated before.
+ */
+enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 stag);
+
+/**
+ * kiw_region_bind() - give a window its memory, and another key
+ * @qp: queue pair with the request, held
+ * @stag: index of the window, and its new key
+ * @args: what is to be its memory, not checked
+ *
+ * What a window of type 1 had before is taken from it: when this returns %KIW_REGION_OK, nobody
+ * uses the old key any more. One of type 2B has to be invalid. Any context but hard interrupts.
+ *
+ * Return: %KIW_REGION_OK, or what is wrong; then the window is as it was.
+ */
+enum kiw_region_fault kiw_region_bind(const struct kiw_qp *qp, u32 stag,
+				      const struct kiw_bind_args *args);
+
+/**
+ * kiw_region_unbind() - take its memory from a window
+ * @window: not found by its STag any more, or @qp is over
+ * @qp: only if it is this one's; NULL: in any case
+ */
+void kiw_region_unbind(struct kiw_window *window, const struct kiw_qp *qp);
 
 /** kiw_region_rdmap_error() - how a peer is told of a fault when it wants to read */
 enum kiw_err kiw_region_rdmap_error(enum kiw_region_fault fault);

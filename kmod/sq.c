@@ -24,6 +24,8 @@ const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS] = {
 			      KIW_WQE_FLAGS & ~KIW_WQE_INLINE, KIW_CAP_ATOMIC },
 	[KIW_WR_FETCH_ADD] = { KIW_SEND_ATOMIC, KIW_OP_ATOMIC_REQ, KIW_OP_ATOMIC_REQ,
 			       KIW_WQE_FLAGS & ~KIW_WQE_INLINE, KIW_CAP_ATOMIC },
+	[KIW_WR_BIND_MW] = { KIW_SEND_BIND, 0, 0, KIW_WQE_SIGNALED | KIW_WQE_FENCE },
+	[KIW_WR_LOCAL_INV] = { KIW_SEND_INVALIDATE, 0, 0, KIW_WQE_SIGNALED | KIW_WQE_FENCE },
 };
 
 static struct kiw_wq_ring *sq_ring(const struct kiw_sq *sq)
@@ -90,13 +92,24 @@ static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
 		return false;
 	if (op->kind == KIW_SEND_ATOMIC && (wqe->num_sge != 1 || len != sizeof(u64)))
 		return false;
+	if (kiw_send_is_local(op) && wqe->num_sge)
+		return false;
 	req->len = len;
 	return true;
 }
 
-static bool sq_is_atomic(const struct kiw_wqe *wqe)
+/* Copy what the slot of a connected QP has beside its header; each slot has room for it. */
+static void sq_take_args(struct kiw_send_req *req, const void *args)
 {
-	return wqe->opcode < KIW_SEND_OPS && kiw_send_ops[wqe->opcode].kind == KIW_SEND_ATOMIC;
+	switch (req->wqe.opcode) {
+	case KIW_WR_CMP_SWAP:
+	case KIW_WR_FETCH_ADD:
+		memcpy(&req->atomic, args + sizeof(struct kiw_sge), sizeof(req->atomic));
+		break;
+	case KIW_WR_BIND_MW:
+		memcpy(&req->bind, args, sizeof(req->bind));
+		break;
+	}
 }
 
 enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
@@ -116,9 +129,8 @@ enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
 	memcpy(wqe, slot, sizeof(*wqe));
 	if (sq->head == KIW_SQ_HEAD_UD)
 		memcpy(&req->dest, slot + sizeof(*wqe), sizeof(req->dest));
-	else if (sq_is_atomic(wqe))	/* each slot has room for it */
-		memcpy(&req->atomic, slot + sq->head + sizeof(struct kiw_sge),
-		       sizeof(req->atomic));
+	else
+		sq_take_args(req, slot + sq->head);
 	barrier();	/* from here on only the copy counts, */
 
 	good = wqe->num_sge <= sq->max_sge;

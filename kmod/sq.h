@@ -21,6 +21,8 @@ struct kiw_qp;
  * @KIW_SEND_TAGGED_IMM: the same, and Immediate Data behind it (RFC 7306 section 6)
  * @KIW_SEND_READ: a Read Request, which the peer answers (RFC 5040 section 5.2)
  * @KIW_SEND_ATOMIC: an Atomic Request, likewise (RFC 7306 section 5)
+ * @KIW_SEND_BIND: no FPDU: a window gets its memory
+ * @KIW_SEND_INVALIDATE: no FPDU: a region that can be withdrawn is
  */
 enum kiw_send_kind {
 	KIW_SEND_UNTAGGED,
@@ -28,6 +30,8 @@ enum kiw_send_kind {
 	KIW_SEND_TAGGED_IMM,
 	KIW_SEND_READ,
 	KIW_SEND_ATOMIC,
+	KIW_SEND_BIND,
+	KIW_SEND_INVALIDATE,
 };
 
 /**
@@ -47,13 +51,19 @@ struct kiw_send_op {
 };
 
 /* One row per opcode, indexed by enum kiw_wr_op */
-#define KIW_SEND_OPS (KIW_WR_FETCH_ADD + 1)
+#define KIW_SEND_OPS (KIW_WR_LOCAL_INV + 1)
 extern const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS];
 
 /* kiw_send_is_answered() - completes when the peer has answered */
 static inline bool kiw_send_is_answered(const struct kiw_send_op *op)
 {
 	return op->kind == KIW_SEND_READ || op->kind == KIW_SEND_ATOMIC;
+}
+
+/* kiw_send_is_local() - the peer isn't told */
+static inline bool kiw_send_is_local(const struct kiw_send_op *op)
+{
+	return op->kind == KIW_SEND_BIND || op->kind == KIW_SEND_INVALIDATE;
 }
 
 /**
@@ -102,6 +112,7 @@ struct kiw_sq {
  * @wqe: private copy of its slot
  * @dest: likewise, where slots have one
  * @atomic: likewise, of an atomic
+ * @bind: likewise, of a bind
  * @sge: private copy of its buffers; room for as many as the queue allows
  * @inline_data: its inline payload, still in the ring: each byte is read once
  * @index: in the send queue
@@ -112,6 +123,7 @@ struct kiw_send_req {
 	union {
 		struct kiw_ud_dest	dest;
 		struct kiw_atomic_args	atomic;
+		struct kiw_bind_args	bind;
 	};
 	struct kiw_sge		*sge;
 	const void		*inline_data;

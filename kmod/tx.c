@@ -134,7 +134,10 @@ static bool tx_goes_on(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
 
-	return tx->message != KIW_MESSAGE_NONE || (tx_may_start(tx) && tx_start_message(s));
+	if (tx->message == KIW_MESSAGE_NONE && !(tx_may_start(tx) && tx_start_message(s)))
+		return false;
+	return tx->message == KIW_MESSAGE_RESPONSE ||
+	       !kiw_send_is_local(&kiw_send_ops[tx->req.wqe.opcode]);
 }
 
 /*
@@ -184,7 +187,24 @@ static void tx_requests_done(struct kiw_stream *s, u32 index)
 		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 }
 
-/* TCP has the whole batch: the requests that end in it are done, or will be with the last loan. */
+/*
+ * All that was put into batches is with TCP: the requests that end there are done, or will be with
+ * the last loan.
+ */
+static void tx_requests_sent(struct kiw_stream *s)
+{
+	struct kiw_tx *tx = &s->tx;
+
+	if (tx->sent_index == tx->batch_index)
+		return;
+	tx->sent_index = tx->batch_index;
+	if (kiw_stream_lends(s))
+		kiw_lend_hold(s, tx->batch_index);
+	else
+		tx_requests_done(s, tx->batch_index);
+}
+
+/* TCP has the whole batch. */
 static void tx_batch_done(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
@@ -194,13 +214,7 @@ static void tx_batch_done(struct kiw_stream *s)
 	if (tx->batch.lent)
 		kiw_stat_add(&s->dev->stats, KIW_STAT_LENT_BYTES, tx->batch.lent);
 	kiw_batch_clear(&tx->batch);
-	if (tx->sent_index != tx->batch_index) {
-		tx->sent_index = tx->batch_index;
-		if (kiw_stream_lends(s))
-			kiw_lend_hold(s, tx->batch_index);
-		else
-			tx_requests_done(s, tx->batch_index);
-	}
+	tx_requests_sent(s);
 	kiw_loan_put(loan);
 }
 
@@ -248,6 +262,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 				tx_batch_done(s);
 			continue;
 		}
+		tx_requests_sent(s);	/* those without an FPDU */
 		if (ret < 0) {
 			tx->starved = true;
 			return true;

@@ -28,6 +28,7 @@
 #define KIW_MAX_CQ		65536
 #define KIW_MAX_CQE		(1 << 20)
 #define KIW_MAX_MR		(1 << 20)
+#define KIW_MAX_MW		65536
 #define KIW_MAX_PD		65536
 #define KIW_MAX_AH		(1 << 20)
 #define KIW_MAX_GROUP		65536
@@ -67,6 +68,7 @@
  * @num_srq: SRQs that exist, at most KIW_MAX_SRQ
  * @num_cq: CQs that exist, at most KIW_MAX_CQ
  * @num_mr: regions that exist, at most KIW_MAX_MR
+ * @num_mw: windows that exist, at most KIW_MAX_MW
  * @num_pd: protection domains that exist, at most KIW_MAX_PD
  * @num_ah: address handles that exist, at most KIW_MAX_AH
  * @num_group: attachments of datagram QPs to groups, at most KIW_MAX_GROUP
@@ -105,6 +107,7 @@ struct kiw_device {
 	atomic_t		num_srq;
 	atomic_t		num_cq;
 	atomic_t		num_mr;
+	atomic_t		num_mw;
 	atomic_t		num_pd;
 	atomic_t		num_ah;
 	atomic_t		num_group;
@@ -138,10 +141,19 @@ static inline struct kiw_ucontext *to_kiw_ucontext(struct ib_ucontext *ibuctx)
 /**
  * struct kiw_pd - protection domain
  * @ibpd: the part that RDMA core knows
+ * @mutex: protects @windows; innermost of what sleeps
+ * @windows: of this domain, bound or not
  */
 struct kiw_pd {
-	struct ib_pd	ibpd;
+	struct ib_pd		ibpd;
+	struct mutex		mutex;
+	struct list_head	windows;
 };
+
+static inline struct kiw_pd *to_kiw_pd(struct ib_pd *ibpd)
+{
+	return container_of(ibpd, struct kiw_pd, ibpd);
+}
 
 /* kiw_count_up() - take one of @max places; give it back by atomic_dec() */
 static inline bool kiw_count_up(atomic_t *count, int max)

@@ -80,9 +80,10 @@
 #define KIW_FEATURE_RECORD 0x4 /* Write-Record: the members of kiw_create_qp_req behind flags */
 #define KIW_FEATURE_IMM    0x8 /* immediate data: KIW_WR_SEND_IMM, KIW_WR_WRITE_IMM */
 #define KIW_FEATURE_ATOMIC 0x10 /* KIW_WR_CMP_SWAP, KIW_WR_FETCH_ADD; slots have room for them */
+#define KIW_FEATURE_MW     0x20 /* memory windows: KIW_WR_BIND_MW, KIW_WR_LOCAL_INV, with room */
 #define KIW_FEATURES                                                                         \
 	(KIW_FEATURE_UD | KIW_FEATURE_SRQ | KIW_FEATURE_RECORD | KIW_FEATURE_IMM |           \
-	 KIW_FEATURE_ATOMIC)
+	 KIW_FEATURE_ATOMIC | KIW_FEATURE_MW)
 
 /* Appended to the get_context request; a provider may leave it out, and then knows no feature. */
 struct kiw_get_context_req {
@@ -208,6 +209,8 @@ enum kiw_wr_op {
 	KIW_WR_RECV_IMM = 8, /* in completions only: a receive that a KIW_WR_WRITE_IMM has taken */
 	KIW_WR_CMP_SWAP = 9,
 	KIW_WR_FETCH_ADD = 10,
+	KIW_WR_BIND_MW = 11,
+	KIW_WR_LOCAL_INV = 12,
 };
 
 /* Bits of kiw_wqe.flags. */
@@ -220,8 +223,8 @@ enum kiw_wr_op {
 /*
  * Send ring slot: this header, then num_sge times struct kiw_sge or, with KIW_WQE_INLINE,
  * inline_len bytes of payload. A slot has at least 32 bytes plus the larger of both maxima, rounded
- * up to 16, and with KIW_FEATURE_ATOMIC room for an atomic; the ring's geometry says how many it
- * has. Reserved fields must be 0, or the request is refused.
+ * up to 16, with KIW_FEATURE_ATOMIC room for an atomic, and with KIW_FEATURE_MW for a bind; the
+ * ring's geometry says how many it has. Reserved fields must be 0, or the request is refused.
  */
 struct kiw_wqe {
 	__u8 opcode; /* enum kiw_wr_op; of a datagram QP KIW_WR_SEND and KIW_WR_WRITE only */
@@ -231,7 +234,7 @@ struct kiw_wqe {
 	__u32 inline_len;
 	__aligned_u64 wr_id;
 	__aligned_u64 remote_addr; /* Write, Read, atomics */
-	__u32 rkey;                /* that of remote_addr; Send with Invalidate: to invalidate */
+	__u32 rkey;                /* that of remote_addr; to invalidate; a window's new one */
 	__be32 imm;                /* with immediate data, 0 for others */
 };
 
@@ -242,6 +245,17 @@ struct kiw_wqe {
 struct kiw_atomic_args {
 	__aligned_u64 compare_add; /* what to compare with, or to add */
 	__aligned_u64 swap;        /* KIW_WR_CMP_SWAP */
+};
+
+/*
+ * Of KIW_WR_BIND_MW, behind the header: there are no buffers. The window is the one with the index
+ * in the upper 24 bits of the header's rkey. Length 0 takes a window of type 1 off its region.
+ */
+struct kiw_bind_args {
+	__aligned_u64 addr; /* of the first byte, as the region counts */
+	__aligned_u64 length;
+	__u32 lkey;   /* of the region */
+	__u32 access; /* values of enum ib_uverbs_access_flags: IBV_ACCESS_REMOTE_*, ZERO_BASED */
 };
 
 /*
@@ -340,6 +354,7 @@ KIW_ABI_ASSERT(sizeof(struct kiw_cq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_sge) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_wqe) == 32);
 KIW_ABI_ASSERT(sizeof(struct kiw_atomic_args) == 16);
+KIW_ABI_ASSERT(sizeof(struct kiw_bind_args) == 24);
 KIW_ABI_ASSERT(sizeof(struct kiw_ud_dest) == 32);
 KIW_ABI_ASSERT(sizeof(struct kiw_rqe) == 16);
 KIW_ABI_ASSERT(sizeof(struct kiw_cqe) == 64);

@@ -29,14 +29,14 @@ enum kiw_range {
  * @base: tagged offset of the region's first octet
  * @len: octets in the region
  * @to: tagged offset of the first octet accessed
- * @n: octets accessed
+ * @n: octets accessed, 0 to 2^64 - 1
  *
  * An empty access passes wherever it points (RFC 5041 section 5.2, RFC 5040
  * section 5.2.1). Wrapping is looked at before bounds.
  *
  * Return: see enum kiw_range.
  */
-static inline enum kiw_range kiw_range_check(u64 base, u64 len, u64 to, u32 n)
+static inline enum kiw_range kiw_range_check(u64 base, u64 len, u64 to, u64 n)
 {
 	if (!n)
 		return KIW_RANGE_OK;

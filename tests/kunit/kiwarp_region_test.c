@@ -9,6 +9,7 @@
 #include <linux/timer.h>
 #include <rdma/ib_verbs.h>
 
+#include "kiwarp-abi.h"
 #include "qp.h"
 #include "region.h"
 
@@ -20,6 +21,7 @@ struct fixture {
 	struct ib_pd		pd, other_pd;
 	struct page		*page[2];
 	struct kiw_region	region;
+	struct kiw_window	window;
 };
 
 static int region_init(struct kunit *test)
@@ -58,6 +60,42 @@ static void region_exit(struct kunit *test)
 	xa_destroy(&f->dev->regions);
 	for (int i = 0; i < ARRAY_SIZE(f->page); i++)
 		__free_page(f->page[i]);
+}
+
+/* A region, and a window of type 1 or 2B that isn't bound to it yet */
+static struct fixture *with_window(struct kunit *test, bool of_qp)
+{
+	struct fixture *f = test->priv;
+
+	f->region.kind = KIW_REGION_USER;
+	f->region.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND;
+	f->window = (struct kiw_window){
+		.region.kind = KIW_REGION_WINDOW,
+		.region.pd = &f->pd,
+		.of_qp = of_qp,
+	};
+	KUNIT_ASSERT_EQ(test, kiw_region_add(&f->dev->regions, &f->region), 0);
+	KUNIT_ASSERT_EQ(test, kiw_region_add(&f->dev->regions, &f->window.region), 0);
+	return f;
+}
+
+static void without_window(struct fixture *f)
+{
+	kiw_region_remove(&f->dev->regions, &f->window.region);
+	kiw_region_unbind(&f->window, NULL);
+	kiw_region_remove(&f->dev->regions, &f->region);
+}
+
+static enum kiw_region_fault bind(struct fixture *f, u32 stag, u64 addr, u64 len, u32 access)
+{
+	const struct kiw_bind_args args = {
+		.addr = addr,
+		.length = len,
+		.lkey = f->region.stag,
+		.access = access,
+	};
+
+	return kiw_region_bind(f->qp, stag, &args);
 }
 
 static struct fixture *with_region(struct kunit *test, enum kiw_region_kind kind)
@@ -139,12 +177,65 @@ static void invalid_regions_are_not_found(struct kunit *test)
 	kiw_region_remove(&f->dev->regions, &f->region);
 }
 
+static void windows_are_parts_of_their_region(struct kunit *test)
+{
+	struct fixture *f = with_window(test, false);
+	u32 stag = f->window.region.stag ^ 1;
+	struct kiw_region_use use;
+	u32 len = 8;
+	void *p;
+
+	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE + 100, 200, IB_ACCESS_REMOTE_READ),
+			KIW_REGION_OK);
+	KUNIT_EXPECT_EQ(test, try(f, stag ^ 1, IB_ACCESS_REMOTE_READ, BASE + 100, 1),
+			KIW_REGION_STAG);
+	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_WRITE, BASE + 100, 1),
+			KIW_REGION_ACCESS);
+	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE + 100, 1), KIW_REGION_ACCESS);
+	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_READ, BASE + 99, 2),
+			KIW_REGION_BOUNDS);
+	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_READ, BASE + 100, 201),
+			KIW_REGION_BOUNDS);
+	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->qp, stag, IB_ACCESS_REMOTE_READ, BASE + 100, 8,
+					       &use), KIW_REGION_OK);
+	p = kiw_region_chunk(use.region, BASE + 100, &len);
+	KUNIT_EXPECT_EQ(test, offset_in_page(p), f->region.offset + 100);
+	kunmap_local(p);
+	kiw_region_end(&use);
+	without_window(f);
+}
+
+static void windows_count_in_their_region(struct kunit *test)
+{
+	struct fixture *f = with_window(test, true);
+	u32 stag = f->window.region.stag;
+
+	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE, 100, IB_ACCESS_REMOTE_READ), KIW_REGION_OK);
+	KUNIT_EXPECT_FALSE(test, kiw_region_close(&f->region));
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_OK);
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate_own(f->qp, stag), KIW_REGION_OK);
+	KUNIT_EXPECT_TRUE(test, kiw_region_close(&f->region));
+	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE, 100, IB_ACCESS_REMOTE_READ), KIW_REGION_STAG);
+	kiw_region_reopen(&f->region);
+	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE, 100, IB_ACCESS_REMOTE_READ), KIW_REGION_OK);
+	/* Another QP that ends has no part in it. */
+	kiw_region_unbind(&f->window, (const struct kiw_qp *)f->dev);
+	KUNIT_EXPECT_EQ(test, atomic_read(&f->region.windows), 1);
+	kiw_region_unbind(&f->window, f->qp);
+	KUNIT_EXPECT_EQ(test, atomic_read(&f->region.windows), 0);
+	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE + 1, U64_MAX, IB_ACCESS_REMOTE_READ),
+			KIW_REGION_WRAP);
+	KUNIT_EXPECT_EQ(test, atomic_read(&f->region.windows), 0);
+	without_window(f);
+}
+
 /* What another thread does while a use is under way */
 struct other {
 	struct fixture		*f;
 	struct completion	begun, ended;
 	struct timer_list	timer;
 	bool			remove;
+	bool			rebind;
 };
 
 static int other_thread(void *data)
@@ -154,6 +245,8 @@ static int other_thread(void *data)
 	wait_for_completion(&o->begun);
 	if (o->remove)
 		kiw_region_remove(&o->f->dev->regions, &o->f->region);
+	else if (o->rebind)
+		bind(o->f, o->f->window.region.stag ^ 1, BASE + 64, 64, IB_ACCESS_REMOTE_READ);
 	else
 		kiw_region_invalidate(o->f->qp, o->f->region.stag);
 	complete(&o->ended);
@@ -198,6 +291,34 @@ static void invalidating_waits_for_the_use(struct kunit *test)
 	if (num_online_cpus() < 2)
 		kunit_skip(test, "one CPU can't both use and invalidate");
 	ends_after_the_use(test, KIW_REGION_FAST, false);
+}
+
+static void rebinding_waits_for_the_use(struct kunit *test)
+{
+	struct fixture *f = with_window(test, false);
+	struct other o = { .f = f, .rebind = true };
+	u32 stag = f->window.region.stag;
+	struct kiw_region_use use;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "one CPU can't both use and bind");
+	KUNIT_ASSERT_EQ(test, bind(f, stag, BASE, 64, IB_ACCESS_REMOTE_READ), KIW_REGION_OK);
+	init_completion(&o.begun);
+	init_completion(&o.ended);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(other_thread, &o, other_cpu(),
+							   "kiw_other")));
+	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->qp, stag, IB_ACCESS_REMOTE_READ, BASE, 1, &use),
+			KIW_REGION_OK);
+	complete(&o.begun);
+	for (int ms = 0; ms < 20 && !completion_done(&o.ended); ms++)
+		mdelay(1);
+	KUNIT_EXPECT_FALSE(test, completion_done(&o.ended));
+	kiw_region_end(&use);
+	wait_for_completion(&o.ended);
+	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_READ, BASE, 1), KIW_REGION_STAG);
+	KUNIT_EXPECT_EQ(test, try(f, stag ^ 1, IB_ACCESS_REMOTE_READ, BASE + 64, 1),
+			KIW_REGION_OK);
+	without_window(f);
 }
 
 static void removing_waits_for_the_use(struct kunit *test)
@@ -246,7 +367,10 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(chunks_end_with_their_page),
 	KUNIT_CASE(only_its_owner_removes_a_process_region),
 	KUNIT_CASE(invalid_regions_are_not_found),
+	KUNIT_CASE(windows_are_parts_of_their_region),
+	KUNIT_CASE(windows_count_in_their_region),
 	KUNIT_CASE(invalidating_waits_for_the_use),
+	KUNIT_CASE(rebinding_waits_for_the_use),
 	KUNIT_CASE(removing_waits_for_the_use),
 	KUNIT_CASE(no_softirq_interrupts_a_use),
 	{}

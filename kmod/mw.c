@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "mw.h"
+
+#include <linux/sched.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "kiwarp-abi.h"
+#include "qp.h"
+#include "types.h"
+
+int kiw_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
+{
+	struct kiw_device *dev = to_kiw_device(ibmw->device);
+	struct kiw_pd *pd = to_kiw_pd(ibmw->pd);
+	struct kiw_mw *mw = to_kiw_mw(ibmw);
+	struct kiw_ucontext *uctx;
+	int err;
+
+	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
+	/* An earlier provider couldn't bind it. */
+	if (!(uctx->features & KIW_FEATURE_MW))
+		return -EOPNOTSUPP;
+	if (ibmw->type != IB_MW_TYPE_1 && ibmw->type != IB_MW_TYPE_2)
+		return -EINVAL;
+	if (!kiw_count_up(&dev->num_mw, KIW_MAX_MW))
+		return -ENOMEM;
+	mw->window = (struct kiw_window){
+		.region.kind = KIW_REGION_WINDOW,
+		.region.pd = ibmw->pd,
+		.of_qp = ibmw->type == IB_MW_TYPE_2,
+	};
+	err = kiw_region_add(&dev->regions, &mw->window.region);
+	if (err) {
+		atomic_dec(&dev->num_mw);
+		return err;
+	}
+	ibmw->rkey = mw->window.region.stag;
+	mutex_lock(&pd->mutex);
+	list_add_tail(&mw->link, &pd->windows);
+	mutex_unlock(&pd->mutex);
+	return 0;
+}
+
+/*
+ * Unreachable: neither its protection domain nor the table has it any more, and all binds and uses
+ * have ended. Released: its count in the region; RDMA core frees the object.
+ */
+int kiw_dealloc_mw(struct ib_mw *ibmw)
+{
+	struct kiw_device *dev = to_kiw_device(ibmw->device);
+	struct kiw_pd *pd = to_kiw_pd(ibmw->pd);
+	struct kiw_mw *mw = to_kiw_mw(ibmw);
+
+	mutex_lock(&pd->mutex);
+	list_del(&mw->link);
+	mutex_unlock(&pd->mutex);
+	kiw_region_remove(&dev->regions, &mw->window.region);
+	kiw_region_unbind(&mw->window, NULL);
+	atomic_dec(&dev->num_mw);
+	return 0;
+}
+
+void kiw_mw_forget(const struct kiw_qp *qp)
+{
+	struct kiw_pd *pd = to_kiw_pd(qp->ibqp.pd);
+	struct kiw_mw *mw;
+
+	mutex_lock(&pd->mutex);
+	list_for_each_entry(mw, &pd->windows, link) {
+		if (mw->window.of_qp)
+			kiw_region_unbind(&mw->window, qp);
+		cond_resched();
+	}
+	mutex_unlock(&pd->mutex);
+}
