@@ -12,6 +12,7 @@
 #include "domain.hpp"
 #include "kiwarp-abi.h"
 #include "mr.hpp"
+#include "mw.hpp"
 #include "private_abi.hpp"
 #include "qp.hpp"
 #include "srq.hpp"
@@ -55,16 +56,19 @@ void free_context(ibv_context *context)
 }
 
 constexpr pabi::ContextOps context_ops = {
+	.alloc_mw = alloc_mw,
 	.alloc_parent_domain = alloc_parent_domain,
 	.alloc_pd = alloc_pd,
 	.alloc_td = alloc_td,
 	.attach_mcast = attach_mcast,
+	.bind_mw = bind_mw,
 	.create_ah = create_ah,
 	.create_cq = create_cq,
 	.create_cq_ex = create_cq_ex,
 	.create_qp = create_qp,
 	.create_qp_ex = create_qp_ex,
 	.create_srq = create_srq,
+	.dealloc_mw = dealloc_mw,
 	.dealloc_pd = dealloc_pd,
 	.dealloc_td = dealloc_td,
 	.dereg_mr = dereg_mr,

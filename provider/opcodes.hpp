@@ -18,6 +18,7 @@ enum class Remote : std::uint8_t {
 	region, // invalidate_rkey
 	memory, // wr.rdma
 	number, // wr.atomic
+	window, // bind_mw
 };
 
 /// How a send request is written into the ring, and how its completion is reported.
@@ -52,12 +53,21 @@ inline constexpr SendOpcode send_opcodes[] = {
 		KIW_FEATURE_ATOMIC},
 	{IBV_WR_ATOMIC_FETCH_AND_ADD, KIW_WR_FETCH_ADD, IBV_WC_FETCH_ADD, Remote::number, any_flags, IBV_SEND_SOLICITED,
 		KIW_FEATURE_ATOMIC},
+	{IBV_WR_BIND_MW, KIW_WR_BIND_MW, IBV_WC_BIND_MW, Remote::window, any_flags, IBV_SEND_SOLICITED, KIW_FEATURE_MW},
+	{IBV_WR_LOCAL_INV, KIW_WR_LOCAL_INV, IBV_WC_LOCAL_INV, Remote::region, any_flags, IBV_SEND_SOLICITED,
+		KIW_FEATURE_MW},
 };
 
 /// Whether the answer is stored by the kernel: such a request has no inline data.
 constexpr bool brings_data(std::uint8_t op)
 {
 	return op == KIW_WR_READ || op == KIW_WR_CMP_SWAP || op == KIW_WR_FETCH_ADD;
+}
+
+/// Whether the request is for the kernel alone: such a request has no payload.
+constexpr bool is_local(std::uint8_t op)
+{
+	return op == KIW_WR_BIND_MW || op == KIW_WR_LOCAL_INV;
 }
 
 constexpr bool is_atomic(std::uint8_t op)
@@ -150,7 +160,7 @@ constexpr unsigned int wc_flags(const kiw_cqe &cqe)
 	return flags;
 }
 
-static_assert(send_opcode(IBV_WR_RDMA_READ)->op == KIW_WR_READ && !send_opcode(IBV_WR_BIND_MW));
+static_assert(send_opcode(IBV_WR_RDMA_READ)->op == KIW_WR_READ && !send_opcode(IBV_WR_TSO));
 static_assert(is_receive(KIW_WR_RECV_IMM) && is_receive(KIW_WR_RECORD) && !is_receive(KIW_WR_SEND_IMM));
 
 } // namespace kiw

@@ -64,6 +64,9 @@ void write_remote(const Qp &qp, Remote remote, const ibv_send_wr &wr, kiw_wqe &w
 		wqe.rkey = wr.wr.atomic.rkey;
 		atomic_args(qp, wqe) = {.compare_add = wr.wr.atomic.compare_add, .swap = wr.wr.atomic.swap};
 		break;
+	case Remote::window:
+		write_bind(qp, wqe, wr.bind_mw.rkey, wr.bind_mw.bind_info);
+		break;
 	}
 }
 
@@ -80,6 +83,11 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 	if (datagram && row->op != KIW_WR_SEND)
 		return EINVAL;
 
+	if (is_local(row->op) && wr.num_sge)
+		return EINVAL;
+	if (row->remote == Remote::window &&
+		!can_bind(qp, *wr.bind_mw.mw, IBV_MW_TYPE_2, wr.bind_mw.rkey, wr.bind_mw.bind_info))
+		return EINVAL;
 	const std::uint64_t length = payload_length(wr);
 	if (length > longest_message(datagram, row->op) ||
 		(is_atomic(row->op) && (wr.num_sge != 1 || length != atomic_octets)))

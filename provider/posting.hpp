@@ -31,6 +31,26 @@ inline kiw_atomic_args &atomic_args(const Qp &qp, kiw_wqe &wqe)
 	return *reinterpret_cast<kiw_atomic_args *>(reinterpret_cast<std::byte *>(&wqe) + qp.head + sizeof(kiw_sge));
 }
 
+/// Whether a request to bind a window can be written. The kernel judges the rest when the request's turn comes.
+inline bool can_bind(const Qp &qp, const ibv_mw &mw, ibv_mw_type type, std::uint32_t rkey, const ibv_mw_bind_info &info)
+{
+	// The key is the program's, but the index names the window.
+	return (qp.features & KIW_FEATURE_MW) && mw.type == type && (rkey ^ mw.rkey) >> 8 == 0 &&
+	       (info.mr || (type == IBV_MW_TYPE_1 && info.length == 0));
+}
+
+/// Writes what a bind has beside the slot's first members.
+inline void write_bind(const Qp &qp, kiw_wqe &wqe, std::uint32_t rkey, const ibv_mw_bind_info &info)
+{
+	wqe.rkey = rkey;
+	*reinterpret_cast<kiw_bind_args *>(reinterpret_cast<std::byte *>(&wqe) + qp.head) = {
+		.addr = info.addr,
+		.length = info.length,
+		.lkey = info.mr ? info.mr->lkey : 0,
+		.access = info.mw_access_flags,
+	};
+}
+
 /// Bytes of the longest message
 constexpr std::uint64_t longest_message(bool datagram, std::uint8_t op)
 {

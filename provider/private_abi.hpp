@@ -205,6 +205,7 @@ static_assert(sizeof(ibv_srq) == 128);
 static_assert(offsetof(ibv_cq_ex, async_events_completed) == offsetof(ibv_cq, async_events_completed));
 static_assert(sizeof(ibv_pd) == 16);
 static_assert(sizeof(ibv_ah) == 24);
+static_assert(sizeof(ibv_mw) == 32);
 
 /// A slot that stays null keeps libibverbs' default, which says EOPNOTSUPP.
 using Unused = void (*)();
@@ -218,7 +219,7 @@ struct ContextOps {
 #if KIW_RDMA_CORE >= 59
 	Unused alloc_dmah = nullptr;
 #endif
-	Unused alloc_mw = nullptr;
+	ibv_mw *(*alloc_mw)(ibv_pd *, ibv_mw_type) = nullptr;
 	Unused alloc_null_mr = nullptr;
 	ibv_pd *(*alloc_parent_domain)(ibv_context *, ibv_parent_domain_init_attr *) = nullptr;
 	ibv_pd *(*alloc_pd)(ibv_context *) = nullptr;
@@ -226,7 +227,7 @@ struct ContextOps {
 	Unused async_event = nullptr;
 	Unused attach_counters_point_flow = nullptr;
 	int (*attach_mcast)(ibv_qp *, const ibv_gid *, std::uint16_t lid) = nullptr;
-	Unused bind_mw = nullptr;
+	int (*bind_mw)(ibv_qp *, ibv_mw *, ibv_mw_bind *) = nullptr;
 	Unused close_xrcd = nullptr;
 	Unused cq_event = nullptr;
 	ibv_ah *(*create_ah)(ibv_pd *, ibv_ah_attr *) = nullptr;
@@ -247,7 +248,7 @@ struct ContextOps {
 #if KIW_RDMA_CORE >= 59
 	Unused dealloc_dmah = nullptr;
 #endif
-	Unused dealloc_mw = nullptr;
+	int (*dealloc_mw)(ibv_mw *) = nullptr;
 	int (*dealloc_pd)(ibv_pd *) = nullptr;
 	int (*dealloc_td)(ibv_td *) = nullptr;
 	int (*dereg_mr)(MemoryRegion *) = nullptr;
@@ -387,6 +388,7 @@ struct alignas(8) Response {
 
 using GetContext = Request<16>;
 using QueryPort = Request<24>;
+using AllocMw = Request<24>;
 using AllocPd = Request<16>;
 using RegMr = Request<48>;
 using CreateCq = Request<40>;
@@ -405,6 +407,7 @@ inline constexpr std::size_t command_header = sizeof(ib_uverbs_cmd_hdr);
 static_assert(command_header == 8);
 static_assert(sizeof(GetContext) == command_header + sizeof(ib_uverbs_get_context));
 static_assert(sizeof(QueryPort) == command_header + sizeof(ib_uverbs_query_port));
+static_assert(sizeof(AllocMw) == command_header + sizeof(ib_uverbs_alloc_mw));
 static_assert(sizeof(AllocPd) == command_header + sizeof(ib_uverbs_alloc_pd));
 static_assert(sizeof(RegMr) == command_header + sizeof(ib_uverbs_reg_mr));
 static_assert(sizeof(CreateCq) == command_header + sizeof(ib_uverbs_create_cq));
@@ -458,6 +461,9 @@ int ibv_cmd_rereg_mr(kiw::pabi::MemoryRegion *mr, std::uint32_t flags, void *add
 	std::uint64_t iova, int access, ibv_pd *pd, void *request, std::size_t request_size, void *response,
 	std::size_t response_size);
 int ibv_cmd_dereg_mr(kiw::pabi::MemoryRegion *mr);
+int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, void *request, std::size_t request_size,
+	ib_uverbs_alloc_mw_resp *response, std::size_t response_size);
+int ibv_cmd_dealloc_mw(ibv_mw *mw);
 int ibv_cmd_create_ah(
 	ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *attr, ib_uverbs_create_ah_resp *response, std::size_t response_size);
 int ibv_cmd_destroy_ah(ibv_ah *ah);

@@ -35,12 +35,13 @@ int open_queues(Qp &qp, ibv_context *context, const ibv_qp_cap &cap, const kiw_c
 	if (cap.max_send_sge > sane || cap.max_recv_sge > sane || cap.max_inline_data > sane)
 		return EPROTO;
 	const std::uint32_t send_sges = cap.max_send_sge * std::uint32_t{sizeof(kiw_sge)};
-	const bool atomics = qp.features & KIW_FEATURE_ATOMIC;
-	const std::uint32_t atomic = atomics ? std::uint32_t{sizeof(kiw_sge) + sizeof(kiw_atomic_args)} : 0;
+	const std::uint32_t atomic =
+		qp.features & KIW_FEATURE_ATOMIC ? std::uint32_t{sizeof(kiw_sge) + sizeof(kiw_atomic_args)} : 0;
+	const std::uint32_t bind = qp.features & KIW_FEATURE_MW ? std::uint32_t{sizeof(kiw_bind_args)} : 0;
 	const std::uint32_t recv_sges = cap.max_recv_sge * std::uint32_t{sizeof(kiw_sge)};
 
 	if (const int error = open_queue(qp.sq, context, rings.sq, cap.max_send_wr, cap.max_send_sge,
-		    qp.head + std::max({send_sges, cap.max_inline_data, atomic})))
+		    qp.head + std::max({send_sges, cap.max_inline_data, atomic, bind})))
 		return error;
 	return open_queue(qp.rq, context, rings.rq, cap.max_recv_wr, cap.max_recv_sge, sizeof(kiw_rqe) + recv_sges);
 }

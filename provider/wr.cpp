@@ -118,6 +118,22 @@ void wr_fetch_add(ibv_qp_ex *ex, std::uint32_t rkey, std::uint64_t address, std:
 	begin_atomic<IBV_WR_ATOMIC_FETCH_AND_ADD>(ex, rkey, address, {.compare_add = add, .swap = 0});
 }
 
+void wr_bind_mw(ibv_qp_ex *ex, ibv_mw *mw, std::uint32_t rkey, const ibv_mw_bind_info *info)
+{
+	Qp &qp = Qp::from(ex);
+
+	if (!can_bind(qp, *mw, IBV_MW_TYPE_2, rkey, *info)) [[unlikely]]
+		return fail(qp, EINVAL);
+	if (kiw_wqe *wqe = begin<IBV_WR_BIND_MW>(ex))
+		write_bind(qp, *wqe, rkey, *info);
+}
+
+void wr_local_inv(ibv_qp_ex *ex, std::uint32_t rkey)
+{
+	if (kiw_wqe *wqe = begin<IBV_WR_LOCAL_INV>(ex))
+		wqe->rkey = rkey;
+}
+
 template <ibv_wr_opcode verb>
 void wr_memory(ibv_qp_ex *ex, std::uint32_t rkey, std::uint64_t address)
 {
@@ -145,7 +161,7 @@ std::byte *begin_payload(Qp &qp, std::uint64_t length)
 		fail(qp, EINVAL);
 		return nullptr;
 	}
-	if (length > longest_message(qp.is_datagram(), wqe->opcode) ||
+	if (is_local(wqe->opcode) || length > longest_message(qp.is_datagram(), wqe->opcode) ||
 		(is_atomic(wqe->opcode) && length != atomic_octets)) [[unlikely]] {
 		fail(qp, EINVAL);
 		return nullptr;
@@ -277,9 +293,11 @@ std::uint64_t ops_of_connections(ibv_context *context)
 					 IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
 	constexpr std::uint64_t with_imm = IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
 	constexpr std::uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+	constexpr std::uint64_t windows = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV;
 	const std::uint32_t features = Context::from(context).features;
 
-	return always | (features & KIW_FEATURE_IMM ? with_imm : 0) | (features & KIW_FEATURE_ATOMIC ? atomics : 0);
+	return always | (features & KIW_FEATURE_MW ? windows : 0) | (features & KIW_FEATURE_IMM ? with_imm : 0) |
+	       (features & KIW_FEATURE_ATOMIC ? atomics : 0);
 }
 
 /// Those of datagram queue pairs; a Write of theirs is a Write-Record
@@ -332,6 +350,10 @@ void set_ops(ibv_qp_ex &ex, std::uint64_t ops, bool datagram)
 		ex.wr_atomic_cmp_swp = wr_cmp_swp;
 	if (ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 		ex.wr_atomic_fetch_add = wr_fetch_add;
+	if (ops & IBV_QP_EX_WITH_BIND_MW)
+		ex.wr_bind_mw = wr_bind_mw;
+	if (ops & IBV_QP_EX_WITH_LOCAL_INV)
+		ex.wr_local_inv = wr_local_inv;
 	if (ops & IBV_QP_EX_WITH_RDMA_WRITE)
 		ex.wr_rdma_write = wr_memory<IBV_WR_RDMA_WRITE>;
 	if (ops & IBV_QP_EX_WITH_RDMA_READ)

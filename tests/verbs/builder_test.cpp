@@ -23,7 +23,8 @@ constexpr std::uint64_t ops_of_connections =
 
 /// Those that take a module with the features for them
 constexpr std::uint64_t ops_of_extensions = IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-					    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+					    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+					    IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV;
 
 /// The queue pair has the builders.
 class Builder : public Provider {
@@ -392,7 +393,7 @@ TEST_F(Builder, OpsThatThereAreNotCannotBeAskedFor)
 
 TEST_F(Builder, AnOlderModuleHasNoExtensions)
 {
-	kernel.features() = KIW_FEATURES & ~(KIW_FEATURE_IMM | KIW_FEATURE_ATOMIC);
+	kernel.features() = KIW_FEATURES & ~(KIW_FEATURE_IMM | KIW_FEATURE_ATOMIC | KIW_FEATURE_MW);
 	for (int bit = 0; bit < 64; bit++) {
 		const std::uint64_t op = std::uint64_t{1} << bit;
 		if (!(op & ops_of_extensions))

@@ -24,6 +24,9 @@ int part_grouped(const std::string &device, const std::string &group);
 /// Tries to connect a QP that isn't its own (limits_test.cpp).
 int part_thief(std::uint16_t port, std::uint32_t qp_num);
 
+/// Binds a window, which is made before or behind its region, and stops itself (window_test.cpp).
+int part_windows(const std::string &first);
+
 class Side;
 
 /// A doorbell as the provider rings it, whatever is in the ring.

@@ -166,7 +166,7 @@ int Side::post(ibv_wr_opcode opcode, const Sges &sges, const Work &work) const
 	wr.num_sge = static_cast<int>(sges.size());
 	wr.wr.rdma.remote_addr = work.remote;
 	wr.wr.rdma.rkey = work.rkey;
-	if (opcode == IBV_WR_SEND_WITH_INV)
+	if (opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_LOCAL_INV)
 		wr.invalidate_rkey = work.invalidate;
 	if (opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		wr.imm_data = work.imm;

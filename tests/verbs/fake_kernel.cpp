@@ -487,4 +487,22 @@ int ibv_cmd_dereg_mr(kiw::pabi::MemoryRegion *)
 	return 0;
 }
 
+int ibv_cmd_alloc_mw(
+	ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, void *, std::size_t, ib_uverbs_alloc_mw_resp *, std::size_t)
+{
+	FakeKernel &kernel = *FakeKernel::instance;
+
+	kernel.commands++;
+	if (kernel.refuse_create)
+		return kernel.refuse_create;
+	*mw = {.context = pd->context, .pd = pd, .rkey = 0xabcdefff, .handle = kernel.new_handle(), .type = type};
+	return 0;
+}
+
+int ibv_cmd_dealloc_mw(ibv_mw *)
+{
+	FakeKernel::instance->commands++;
+	return FakeKernel::instance->refuse_destroy;
+}
+
 } // extern "C"

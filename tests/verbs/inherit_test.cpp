@@ -12,6 +12,7 @@
 #include "ah.hpp"
 #include "domain.hpp"
 #include "mr.hpp"
+#include "mw.hpp"
 #include "provider_fixture.hpp"
 #include "srq.hpp"
 
@@ -137,6 +138,18 @@ protected:
 				[this] {
 					return kiw::dereg_mr(&mr) == EPERM;
 				}},
+			{"alloc_mw",
+				[this] {
+					return not_made(kiw::alloc_mw(kernel.pd(), IBV_MW_TYPE_1));
+				}},
+			{"bind_mw",
+				[this] {
+					return kiw::bind_mw(qp, &mw, &bind) == EPERM;
+				}},
+			{"dealloc_mw",
+				[this] {
+					return kiw::dealloc_mw(&mw) == EPERM;
+				}},
 			{"dealloc_pd",
 				[this] {
 					return kiw::dealloc_pd(kernel.pd()) == EPERM;
@@ -232,6 +245,8 @@ protected:
 	}
 
 	kiw::pabi::MemoryRegion mr{.mr = {.context = kernel.context()}, .type = 0, .access = 0};
+	ibv_mw mw{.context = kernel.context(), .pd = nullptr, .rkey = 0, .handle = 0, .type = IBV_MW_TYPE_1};
+	ibv_mw_bind bind{};
 	ibv_qp_attr attr{};
 	ibv_qp_init_attr init{};
 	ibv_qp_init_attr_ex qp_ex_attr{};

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "mw.hpp"
 #include "provider_fixture.hpp"
 
 namespace {
@@ -132,6 +133,84 @@ TEST_F(Provider, ImmediateDataAreInTheSlot)
 	wr.opcode = IBV_WR_SEND;
 	ASSERT_EQ(post(wr), 0);
 	EXPECT_EQ(sq().entry<kiw_wqe>(2).imm, 0U);
+}
+
+TEST_F(Provider, BindsAndInvalidationsAreInTheSlot)
+{
+	kernel.features() = KIW_FEATURES;
+	kiw::destroy_qp(qp);
+	qp = new_qp();
+	connect();
+	ibv_mr mr{};
+	mr.lkey = 0x11223344;
+	ibv_mw *one = kiw::alloc_mw(kernel.pd(), IBV_MW_TYPE_1), *two = kiw::alloc_mw(kernel.pd(), IBV_MW_TYPE_2);
+	ASSERT_TRUE(one && two);
+	ibv_mw_bind bind = {
+		1, IBV_SEND_SIGNALED | IBV_SEND_FENCE, {&mr, 0x123456789a, 0x123456789, IBV_ACCESS_REMOTE_READ}};
+	ASSERT_EQ(kiw::bind_mw(qp, one, &bind), 0);
+	EXPECT_EQ(one->rkey, 0xabcdef00); // the key wraps, the index stays
+	ibv_send_wr wr = send_wr();
+	wr.opcode = IBV_WR_BIND_MW;
+	wr.bind_mw = {two, 0xabcdef77, bind.bind_info};
+	ASSERT_EQ(post(wr), 0);
+	wr.opcode = IBV_WR_LOCAL_INV;
+	wr.invalidate_rkey = 0x1234;
+	ASSERT_EQ(post(wr), 0);
+	for (const std::uint32_t index : {0, 1}) {
+		const auto &wqe = sq().entry<kiw_wqe>(index);
+		const auto &args = *reinterpret_cast<const kiw_bind_args *>(sq().slot(index) + sizeof(kiw_wqe));
+		EXPECT_EQ(wqe.opcode, KIW_WR_BIND_MW);
+		EXPECT_EQ(wqe.flags, index ? KIW_WQE_SIGNALED : KIW_WQE_SIGNALED | KIW_WQE_FENCE);
+		EXPECT_EQ(wqe.rkey, index ? 0xabcdef77 : 0xabcdef00);
+		EXPECT_EQ(wqe.num_sge, 0);
+		EXPECT_EQ(args.addr, 0x123456789aU);
+		EXPECT_EQ(args.length, 0x123456789U);
+		EXPECT_EQ(args.lkey, 0x11223344U);
+		EXPECT_EQ(args.access, std::uint32_t{IBV_ACCESS_REMOTE_READ});
+	}
+	EXPECT_EQ(sq().entry<kiw_wqe>(2).opcode, KIW_WR_LOCAL_INV);
+	EXPECT_EQ(sq().entry<kiw_wqe>(2).rkey, 0x1234U);
+	EXPECT_EQ(kiw::dealloc_mw(one), 0);
+	EXPECT_EQ(kiw::dealloc_mw(two), 0);
+}
+
+TEST_F(Provider, ABindThatIsNotPostedLeavesTheKeyAlone)
+{
+	kernel.features() = KIW_FEATURES;
+	kiw::destroy_qp(qp);
+	qp = new_qp();
+	connect();
+	ibv_mr mr{};
+	ibv_mw *mw = kiw::alloc_mw(kernel.pd(), IBV_MW_TYPE_1);
+	ASSERT_TRUE(mw);
+	ibv_mw_bind bind = {1, 0, {&mr, 0, 1, 0}};
+	kernel.on_doorbell = [](const FakeDoorbell &) {
+		return ENOTCONN;
+	};
+	EXPECT_EQ(kiw::bind_mw(qp, mw, &bind), ENOTCONN);
+	kernel.on_doorbell = nullptr;
+	connect();
+	for (std::uint32_t i = 0; i < depth; i++)
+		ASSERT_EQ(post(send_wr()), 0);
+	EXPECT_EQ(kiw::bind_mw(qp, mw, &bind), ENOMEM);
+	EXPECT_EQ(mw->rkey, 0xabcdefff);
+	EXPECT_EQ(kiw::dealloc_mw(mw), 0);
+}
+
+TEST_F(Provider, AnOlderModuleHasNoWindows)
+{
+	kernel.features() = KIW_FEATURES & ~KIW_FEATURE_MW;
+	kiw::destroy_qp(qp);
+	qp = new_qp();
+	connect();
+	const int commands = kernel.commands;
+	errno = 0;
+	EXPECT_EQ(kiw::alloc_mw(kernel.pd(), IBV_MW_TYPE_1), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	EXPECT_EQ(kernel.commands, commands);
+	ibv_send_wr wr = send_wr();
+	wr.opcode = IBV_WR_LOCAL_INV;
+	EXPECT_EQ(post(wr), EINVAL);
 }
 
 TEST_F(Provider, OperandsOfAtomicsStandBehindTheirBuffer)
