@@ -304,7 +304,7 @@ private:
 		for (int i = 0; i < 8; i++) {
 			auto *wqe = reinterpret_cast<kiw_wqe *>(ring.start + KIW_RING_HEADER) +
 				    number(static_cast<std::uint32_t>(slots));
-			wqe->opcode = static_cast<std::uint8_t>(number(6));
+			wqe->opcode = static_cast<std::uint8_t>(number(KIW_WR_LOCAL_INV + 2));
 			wqe->flags = static_cast<std::uint8_t>(number(32));
 			wqe->num_sge = static_cast<std::uint8_t>(number(10) ? number(3) : random_());
 			wqe->inline_len = number(10) ? number(300) : static_cast<std::uint32_t>(random_());

@@ -119,6 +119,46 @@ TEST(ReservedFields, AtomicsOfAnotherShapeAreRefused)
 	}
 }
 
+TEST(ReservedFields, BindsAndInvalidationsWithMoreThanTheyHaveAreRefused)
+{
+	for (const kiw_wr_op op : {KIW_WR_BIND_MW, KIW_WR_LOCAL_INV}) {
+		for (const auto &[sges, flags] : {std::pair{1, 0}, {0, KIW_WQE_INLINE}, {0, KIW_WQE_SOLICITED}}) {
+			SCOPED_TRACE(testing::Message() << op << ", " << sges << " buffers, flags " << flags);
+			Pair pair;
+			struct {
+				kiw_wqe wqe;
+				std::array<kiw_sge, 2> sge;
+			} slot{};
+
+			pair.sync();
+			slot.wqe.opcode = op;
+			slot.wqe.flags = static_cast<std::uint8_t>(KIW_WQE_SIGNALED | flags);
+			slot.wqe.num_sge = static_cast<std::uint8_t>(sges);
+			slot.wqe.wr_id = 7;
+			post_raw(kiw::Qp::from(pair.a().qp()).sq, slot);
+			ring_doorbell(pair.a(), true);
+			EXPECT_WC(pair.a().sent(), 7, IBV_WC_LOC_QP_OP_ERR);
+		}
+	}
+}
+
+// Nothing at all, as a slot of zeros names it: no window has the index 0.
+TEST(ReservedFields, ABindOfNothingFails)
+{
+	Pair pair;
+	struct {
+		kiw_wqe wqe;
+		kiw_bind_args args;
+	} slot{};
+
+	pair.sync();
+	slot.wqe.opcode = KIW_WR_BIND_MW;
+	slot.wqe.wr_id = 7;
+	post_raw(kiw::Qp::from(pair.a().qp()).sq, slot);
+	ring_doorbell(pair.a(), true);
+	EXPECT_WC(pair.a().sent(), 7, IBV_WC_MW_BIND_ERR);
+}
+
 TEST(ReservedFields, OpcodesOfCompletionsAreRefused)
 {
 	for (const kiw_wr_op op : {KIW_WR_RECV, KIW_WR_RECORD, KIW_WR_RECV_IMM}) {
