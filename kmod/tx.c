@@ -14,6 +14,12 @@
 #include "message.h"
 #include "stream.h"
 
+/*
+ * Requests that one batch takes at most. Those without an FPDU don't fill it, and a process can post
+ * them as fast as they are carried out.
+ */
+#define TX_PUTS 4096
+
 bool kiw_tx_pending(const struct kiw_stream *s)
 {
 	kiw_stream_assert_held(s);
@@ -240,13 +246,14 @@ static bool tx_run(struct kiw_stream *s, int budget)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_sq *sq = &s->qp->sq;
-	int ret, err;
+	int ret, err, puts;
 
 	if (!tx->stopped)
 		kiw_sq_flag(sq, KIW_RING_DRAINING);
 	for (; budget > 0; budget--) {
 		ret = 1;
-		while (ret > 0 && kiw_batch_whole(&tx->batch) && kiw_batch_open(&tx->batch))
+		for (puts = TX_PUTS; ret > 0 && puts && kiw_batch_whole(&tx->batch) &&
+				     kiw_batch_open(&tx->batch); puts--)
 			ret = tx_put_next(s);
 		if (kiw_batch_unsent(&tx->batch)) {
 			err = kiw_batch_push(&tx->batch, s->sk, ret > 0 && tx_goes_on(s));
@@ -263,6 +270,8 @@ static bool tx_run(struct kiw_stream *s, int budget)
 			continue;
 		}
 		tx_requests_sent(s);	/* those without an FPDU */
+		if (ret > 0)
+			continue;
 		if (ret < 0) {
 			tx->starved = true;
 			return true;
