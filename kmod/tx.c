@@ -15,8 +15,8 @@
 #include "stream.h"
 
 /*
- * Requests that one batch takes at most. Those without an FPDU don't fill it, and a process can post
- * them as fast as they are carried out.
+ * FPDUs and requests that one batch takes at most. Requests without an FPDU don't fill it, and a
+ * process can post them as fast as they are carried out.
  */
 #define TX_PUTS 4096
 
@@ -252,8 +252,9 @@ static bool tx_run(struct kiw_stream *s, int budget)
 		kiw_sq_flag(sq, KIW_RING_DRAINING);
 	for (; budget > 0; budget--) {
 		ret = 1;
-		for (puts = TX_PUTS; ret > 0 && puts && kiw_batch_whole(&tx->batch) &&
-				     kiw_batch_open(&tx->batch); puts--)
+		puts = TX_PUTS;
+		while (ret > 0 && puts-- && kiw_batch_whole(&tx->batch) &&
+		       kiw_batch_open(&tx->batch))
 			ret = tx_put_next(s);
 		if (kiw_batch_unsent(&tx->batch)) {
 			err = kiw_batch_push(&tx->batch, s->sk, ret > 0 && tx_goes_on(s));

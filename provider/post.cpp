@@ -86,7 +86,7 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 	if (is_local(row->op) && wr.num_sge)
 		return EINVAL;
 	if (row->remote == Remote::window &&
-		!can_bind(qp, *wr.bind_mw.mw, IBV_MW_TYPE_2, wr.bind_mw.rkey, wr.bind_mw.bind_info))
+		!(wr.bind_mw.mw && can_bind(qp, *wr.bind_mw.mw, IBV_MW_TYPE_2, wr.bind_mw.rkey, wr.bind_mw.bind_info)))
 		return EINVAL;
 	const std::uint64_t length = payload_length(wr);
 	if (length > longest_message(datagram, row->op) ||
