@@ -42,6 +42,11 @@ config:
 provider:
 	$(MAKE) -C provider O=$(out)/provider $(user)
 
+## providers: the provider for the libibverbs of every rdma-core that it knows; for packages
+.PHONY: providers
+providers:
+	$(MAKE) -C provider every O=$(out)/provider $(user)
+
 ## provider-abis: checks the provider against the private ABIs of all rdma-cores that it knows, whichever is installed
 .PHONY: provider-abis
 provider-abis:
@@ -71,7 +76,7 @@ install: modules provider
 install-provider:
 	install -d $(DESTDIR)$(LIBDIR)/libibverbs $(DESTDIR)/etc/libibverbs.d
 	install $(out)/provider/libkiwarp-rdmav*.so $(DESTDIR)$(LIBDIR)/libibverbs/
-	ln -sf libibverbs/$(notdir $(wildcard $(out)/provider/libkiwarp-rdmav*.so)) $(DESTDIR)$(LIBDIR)/libkiwarp.so.1
+	ln -sf libibverbs/$$(readlink $(out)/provider/libkiwarp.so.1) $(DESTDIR)$(LIBDIR)/libkiwarp.so.1
 	ln -sf libkiwarp.so.1 $(DESTDIR)$(LIBDIR)/libkiwarp.so
 	install -D -m 644 provider/kiwarpdv.h $(DESTDIR)$(INCLUDEDIR)/infiniband/kiwarpdv.h
 	install -D -m 644 provider/kiwarpdv.7 $(DESTDIR)$(MANDIR)/man7/kiwarpdv.7

@@ -2,99 +2,35 @@
 #include "context.hpp"
 
 #include <cerrno>
-#include <cstdint>
-#include <cstdio>
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 
-#include "ah.hpp"
-#include "cq.hpp"
-#include "domain.hpp"
 #include "kiwarp-abi.h"
-#include "mr.hpp"
-#include "mw.hpp"
 #include "private_abi.hpp"
-#include "qp.hpp"
-#include "srq.hpp"
+#include "rdma_core.hpp"
 
 namespace kiw {
 
 namespace {
 
-int query_device_ex(
-	ibv_context *context, const ibv_query_device_ex_input *input, ibv_device_attr_ex *attr, std::size_t attr_size)
+/// libibverbs' part of it
+verbs_context *base_of(Context &own)
 {
-	ib_uverbs_ex_query_device_resp response{};
-	std::size_t response_size = sizeof(response);
-
-	if (const int error = ibv_cmd_query_device_any(context, input, attr, attr_size, &response, &response_size))
-		return error;
-
-	// The first member exists in every size that callers pass.
-	const std::uint64_t version = response.base.fw_ver;
-	char *text = attr->orig_attr.fw_ver;
-	(void)std::snprintf(text, sizeof(attr->orig_attr.fw_ver), "%u.%u.%u", unsigned(version >> 32 & 0xffff),
-		unsigned(version >> 16 & 0xffff), unsigned(version & 0xffff));
-	return 0;
+	return reinterpret_cast<verbs_context *>(own.front + pabi::context_front - rdma_core_here->context_front);
 }
 
-int query_port(ibv_context *context, std::uint8_t port, ibv_port_attr *attr)
-{
-	pabi::QueryPort request{};
-
-	return ibv_cmd_query_port(context, port, attr, &request, sizeof(request));
-}
+} // namespace
 
 void free_context(ibv_context *context)
 {
 	Context &own = Context::from(context);
 
 	// In a child of fork(), too: it closes its own descriptors, and the parent's file stays open.
-	verbs_uninit_context(&own.base);
+	verbs_uninit_context(base_of(own));
 	own.origin.close();
 	std::free(&own);
 }
-
-constexpr pabi::ContextOps context_ops = {
-	.alloc_mw = alloc_mw,
-	.alloc_parent_domain = alloc_parent_domain,
-	.alloc_pd = alloc_pd,
-	.alloc_td = alloc_td,
-	.attach_mcast = attach_mcast,
-	.bind_mw = bind_mw,
-	.create_ah = create_ah,
-	.create_cq = create_cq,
-	.create_cq_ex = create_cq_ex,
-	.create_qp = create_qp,
-	.create_qp_ex = create_qp_ex,
-	.create_srq = create_srq,
-	.dealloc_mw = dealloc_mw,
-	.dealloc_pd = dealloc_pd,
-	.dealloc_td = dealloc_td,
-	.dereg_mr = dereg_mr,
-	.destroy_ah = destroy_ah,
-	.destroy_cq = destroy_cq,
-	.destroy_qp = destroy_qp,
-	.destroy_srq = destroy_srq,
-	.detach_mcast = detach_mcast,
-	.free_context = free_context,
-	.modify_qp = modify_qp,
-	.modify_srq = modify_srq,
-	.poll_cq = poll_cq,
-	.post_recv = post_recv,
-	.post_send = post_send,
-	.post_srq_recv = post_srq_recv,
-	.query_device_ex = query_device_ex,
-	.query_port = query_port,
-	.query_qp = query_qp,
-	.query_srq = query_srq,
-	.reg_mr = reg_mr,
-	.req_notify_cq = req_notify_cq,
-	.rereg_mr = rereg_mr,
-	.resize_cq = resize_cq,
-};
-
-} // namespace
 
 verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 {
@@ -102,11 +38,13 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 	pabi::Response<8, kiw_get_context_resp> response{}; // limits: create_qp refuses what is above them
 
 	// The second-last argument is the offset of the verbs_context in the object that is allocated.
-	void *memory = _verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context), nullptr, KIWARP_DRIVER_ID);
+	const std::size_t offset = pabi::context_front - rdma_core_here->context_front;
+	void *memory = _verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context),
+		reinterpret_cast<verbs_context *>(offset), KIWARP_DRIVER_ID); // NOLINT(performance-no-int-to-ptr)
 	if (!memory)
 		return nullptr;
 	auto *own = static_cast<Context *>(memory);
-	verbs_context *context = &own->base;
+	verbs_context *context = base_of(*own);
 
 	const auto give_up = [&](int error) -> verbs_context * {
 		verbs_uninit_context(context);
@@ -120,12 +58,13 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 	request.own.features = KIW_FEATURES;
 	if (const int error = own->origin.open())
 		return give_up(error);
-	if (const int error = pabi::get_context(context, &request, sizeof(request), &response, sizeof(response))) {
+	if (const int error =
+			rdma_core_here->get_context(context, &request, sizeof(request), &response, sizeof(response))) {
 		own->origin.close();
 		return give_up(error);
 	}
 	own->features = response.own.features;
-	verbs_set_ops(context, &context_ops);
+	rdma_core_here->set_operations(context);
 	return context;
 }
 

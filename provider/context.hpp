@@ -3,24 +3,34 @@
 // An open device.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <infiniband/verbs.h>
 
 #include "mapping.hpp"
 #include "origin.hpp"
+#include "private_abi.hpp"
 
 namespace kiw {
 
 struct Context {
-	verbs_context base; // first
+	/// Where libibverbs has its part of a verbs_context, which ends with the ibv_context
+	alignas(8) std::byte front[pabi::context_front];
+	ibv_context ibv;
 	Mappings mappings;
 	Origin origin;
 	std::uint32_t features = 0; ///< KIW_FEATURES that the module has, too
 
-	static Context &from(ibv_context *context) { return *reinterpret_cast<Context *>(verbs_get_ctx(context)); }
+	static Context &from(ibv_context *context)
+	{
+		return *reinterpret_cast<Context *>(reinterpret_cast<std::byte *>(context) - pabi::context_front);
+	}
 };
+
+static_assert(offsetof(Context, ibv) == pabi::context_front);
 
 /// Opens a device; owns cmd_fd from here on, also when it fails.
 verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *private_data);
+void free_context(ibv_context *context);
 
 } // namespace kiw

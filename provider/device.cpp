@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// How libibverbs finds the provider, and the provider its devices.
+// How libibverbs finds the provider, and the provider its devices. This file is compiled once for each private ABI.
 #include "context.hpp"
 #include "kiwarp-abi.h"
 #include "memory.hpp"
 #include "private_abi.hpp"
+#include "rdma_core.hpp"
 
 namespace kiw {
 
@@ -49,7 +50,9 @@ constexpr pabi::DeviceOps device_ops = {
 
 [[gnu::constructor]] void register_driver()
 {
-	verbs_register_driver(&device_ops);
+	rdma_core_here = find_rdma_core();
+	if (rdma_core_here)
+		verbs_register_driver(&device_ops);
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #   PABI         the number of its private ABI, which is part of a provider's file name
 #   RDMA_CORE    the first release of rdma-core with the same private layouts, see private_abi.hpp
 #   RDMA_CORES   all such releases that this provider knows
+#   PABIS        the numbers of their private ABIs; $(call releases_of,PABI) are the releases with one
 # The number alone doesn't tell: members were added without a new one. Its public interface grew each time.
 
 NM ?= nm
@@ -18,6 +19,8 @@ PABI := $(patsubst PRIVATE_%,%,$(filter PRIVATE_%,$(libibverbs_versions)))
 libibverbs_interface := $(lastword $(filter-out PRIVATE_%,$(libibverbs_versions)))
 RDMA_CORE := $(patsubst $(PABI):$(libibverbs_interface):%,%,$(filter $(PABI):$(libibverbs_interface):%,$(libibverbs_known)))
 RDMA_CORES := $(foreach known,$(libibverbs_known),$(lastword $(subst :, ,$(known))))
+PABIS := $(sort $(foreach known,$(libibverbs_known),$(firstword $(subst :, ,$(known)))))
+releases_of = $(foreach known,$(filter $(1):%,$(libibverbs_known)),$(lastword $(subst :, ,$(known))))
 
 ifeq ($(PABI),)
 $(error no libibverbs.so with private symbols: install libibverbs-dev)

@@ -3,14 +3,16 @@
 // The interface between libibverbs and its providers, as far as this provider uses it, for rdma-core 34
 // to 65. Distributions install no header for it.
 //
-// KIW_RDMA_CORE says which layouts are wanted: the first release that had them, as libibverbs.mk finds
-// it out. The number of the private ABI isn't enough, since it stayed the same when rdma-core 35, 36 and
-// 62 added members.
+// KIW_RDMA_CORE says which layouts are wanted: the first release that had them. The number of the private
+// ABI isn't enough, since it stayed the same when rdma-core 35, 36 and 62 added members. A file of the
+// provider serves one number, so operations.cpp, where layouts matter, is compiled for each release with
+// that number, and rdma_core.cpp finds out at run time which of them libibverbs is. All other files are
+// the same for all.
 //
 // What libibverbs owns and the provider only carries is left as opaque bytes. ibv_qp_ex and
-// verbs_context grew, too; they are public, so they come from the installed <infiniband/verbs.h>, and a
-// provider is built for the libibverbs that it is installed beside. With KIW_OTHER_VERBS_H that header
-// is another release's: such a build only checks the layouts.
+// verbs_context grew, too, the first at its end, the second at its beginning. They come from the
+// installed <infiniband/verbs.h>, but the libibverbs at run time may be another: no object depends on
+// their size.
 #pragma once
 
 #ifndef KIW_RDMA_CORE
@@ -42,6 +44,7 @@ namespace kiw::pabi {
 /// Places that moved between releases: of members in bytes, of operations in slots
 struct Layout {
 	int rdma_core;
+	unsigned interface; // newest public one: 1.x
 	std::size_t verbs_context, sysfs_abi_ver, sysfs_device;
 	std::size_t alloc_pd, create_cq, create_qp, dealloc_pd, dereg_mr, destroy_cq, destroy_qp, free_context,
 		modify_qp, poll_cq, post_recv, post_send, query_device_ex, query_port, query_qp, reg_mr, req_notify_cq,
@@ -50,14 +53,14 @@ struct Layout {
 
 // clang-format off
 inline constexpr Layout layouts[] = {
-	{34, 648, 964, 984, 5, 15, 19, 26, 28, 31, 34, 39, 46, 52, 53, 54, 57, 59, 60, 66, 67, 73},
-	{35, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 67, 68, 75},
-	{36, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 68, 69, 76},
-	{57, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 68, 69, 76},
-	{59, 672, 968, 992, 6, 16, 20, 28, 30, 33, 36, 41, 49, 55, 56, 57, 60, 62, 63, 70, 72, 79},
-	{62, 680, 968, 992, 6, 16, 20, 28, 30, 33, 36, 42, 50, 56, 57, 58, 61, 63, 65, 72, 74, 81},
-	{64, 696, 968, 992, 7, 17, 21, 29, 31, 34, 37, 44, 52, 58, 59, 60, 63, 65, 67, 74, 76, 83},
-	{65, 696, 968, 992, 7, 18, 22, 30, 32, 36, 39, 46, 56, 62, 63, 64, 69, 71, 73, 82, 84, 93},
+	{34, 12, 648, 964, 984, 5, 15, 19, 26, 28, 31, 34, 39, 46, 52, 53, 54, 57, 59, 60, 66, 67, 73},
+	{35, 13, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 67, 68, 75},
+	{36, 14, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 68, 69, 76},
+	{57, 14, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 68, 69, 76},
+	{59, 15, 672, 968, 992, 6, 16, 20, 28, 30, 33, 36, 41, 49, 55, 56, 57, 60, 62, 63, 70, 72, 79},
+	{62, 16, 680, 968, 992, 6, 16, 20, 28, 30, 33, 36, 42, 50, 56, 57, 58, 61, 63, 65, 72, 74, 81},
+	{64, 17, 696, 968, 992, 7, 17, 21, 29, 31, 34, 37, 44, 52, 58, 59, 60, 63, 65, 67, 74, 76, 83},
+	{65, 18, 696, 968, 992, 7, 18, 22, 30, 32, 36, 39, 46, 56, 62, 63, 64, 69, 71, 73, 82, 84, 93},
 };
 // clang-format on
 
@@ -69,8 +72,17 @@ consteval Layout layout_of(int rdma_core)
 	return {};
 }
 
+#define KIW_JOINED_(a, b) a##b
+#define KIW_JOINED(a, b) KIW_JOINED_(a, b)
+/// The namespace of what isn't the same type for all releases
+#define KIW_RELEASE KIW_JOINED(rdma_core_, KIW_RDMA_CORE)
+
+inline namespace KIW_RELEASE {
+
 inline constexpr Layout layout = layout_of(KIW_RDMA_CORE);
 static_assert(layout.rdma_core == KIW_RDMA_CORE);
+
+} // namespace KIW_RELEASE
 
 enum MatchKind : std::uint8_t {
 	match_end = 0,
@@ -93,7 +105,9 @@ static_assert(sizeof(Match) == 24);
 static_assert(offsetof(Match, u) == 8);
 static_assert(offsetof(Match, kind) == 20);
 
-/// What libibverbs knows of a kernel device.
+inline namespace KIW_RELEASE {
+
+/// What libibverbs knows of a kernel device. Up to ibdev_idx it is the same for all releases.
 struct SysfsDevice {
 	std::byte list_entry[16];
 	void *provider_data;
@@ -168,10 +182,24 @@ static_assert(offsetof(DeviceOps, match_device) == 32);
 static_assert(offsetof(DeviceOps, alloc_context) == 40);
 static_assert(offsetof(DeviceOps, uninit_device) == 64);
 
-#ifndef KIW_OTHER_VERBS_H
-static_assert(sizeof(verbs_context) == layout.verbs_context);
-#endif
-static_assert(sizeof(verbs_context) - offsetof(verbs_context, context) == 328);
+} // namespace KIW_RELEASE
+
+/// Size of ibv_context, with which a verbs_context ends
+inline constexpr std::size_t context_size = 328;
+/// Room for what any release has in front of it
+inline constexpr std::size_t context_front = 696 - context_size;
+
+consteval bool has_room_for_all()
+{
+	for (const Layout &each : layouts)
+		if (each.verbs_context > context_front + context_size)
+			return false;
+	return true;
+}
+
+static_assert(has_room_for_all());
+static_assert(sizeof(ibv_context) == context_size);
+static_assert(sizeof(verbs_context) - offsetof(verbs_context, context) == context_size);
 static_assert(offsetof(ibv_context, cmd_fd) == 264);
 
 struct MemoryRegion {
@@ -187,19 +215,27 @@ static_assert(offsetof(MemoryRegion, access) == 52);
 /// Of QueuePair.comp_mask: qp_ex is valid. Any QP may be passed to ibv_qp_to_qp_ex(), which looks at it.
 inline constexpr std::uint32_t qp_is_extended = 2;
 
-/// comp_mask is set behind the command that makes the QP.
+/// Bytes in an ibv_qp_ex of the first release, and in the largest one that there is room for
+inline constexpr std::size_t qp_ex_min = 344, qp_ex_max = 496;
+/// Bytes in an ibv_qp_ex of the libibverbs that has loaded this provider; see rdma_core.cpp
+inline std::size_t qp_ex_size = sizeof(ibv_qp_ex);
+
+/// libibverbs has a comp_mask and a pointer behind its ibv_qp_ex.
 struct QueuePair {
 	union {
 		ibv_qp qp;
 		ibv_qp_ex qp_ex;
+		std::byte octets[qp_ex_max + 16];
 	};
-	std::uint32_t comp_mask;
-	void *xrcd;
+
+	/// Set behind the command that makes the QP, and behind the builders.
+	std::uint32_t &comp_mask() { return *reinterpret_cast<std::uint32_t *>(octets + qp_ex_size); }
 };
 
 static_assert(sizeof(ibv_qp) == 160);
-static_assert(offsetof(QueuePair, comp_mask) == sizeof(ibv_qp_ex));
-static_assert(sizeof(QueuePair) == sizeof(ibv_qp_ex) + 16);
+static_assert(sizeof(ibv_qp_ex) <= qp_ex_max);
+static_assert(offsetof(ibv_qp_ex, wr_abort) + sizeof(void *) == qp_ex_min);
+static_assert(sizeof(QueuePair) == qp_ex_max + 16);
 static_assert(sizeof(ibv_cq) == 128);
 static_assert(sizeof(ibv_srq) == 128);
 static_assert(offsetof(ibv_cq_ex, async_events_completed) == offsetof(ibv_cq, async_events_completed));
@@ -209,6 +245,8 @@ static_assert(sizeof(ibv_mw) == 32);
 
 /// A slot that stays null keeps libibverbs' default, which says EOPNOTSUPP.
 using Unused = void (*)();
+
+inline namespace KIW_RELEASE {
 
 struct ContextOps {
 	Unused advise_mr = nullptr;
@@ -364,6 +402,8 @@ static_assert(offsetof(ContextOps, reg_mr) == 8 * layout.reg_mr);
 static_assert(offsetof(ContextOps, req_notify_cq) == 8 * layout.req_notify_cq);
 static_assert(offsetof(ContextOps, unimport_pd) == 8 * (layout.end - 1));
 
+} // namespace KIW_RELEASE
+
 /// Core part of a request. libibverbs fills it in; a request of our own may follow.
 template <std::size_t size>
 struct alignas(8) Request {
@@ -489,6 +529,8 @@ int ibv_cmd_detach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid);
 
 namespace kiw::pabi {
 
+inline namespace KIW_RELEASE {
+
 /// The same for all releases.
 inline int get_context(
 	verbs_context *context, void *request, std::size_t request_size, void *response, std::size_t response_size)
@@ -499,5 +541,7 @@ inline int get_context(
 	return ibv_cmd_get_context(context, request, request_size, response, response_size);
 #endif
 }
+
+} // namespace KIW_RELEASE
 
 } // namespace kiw::pabi

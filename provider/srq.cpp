@@ -23,7 +23,7 @@ int open_queue(WorkQueue &queue, Context &context, const ibv_srq_attr &granted, 
 		return EPROTO;
 	queue.limit = granted.max_wr;
 	queue.max_sge = granted.max_sge;
-	return queue.ring.open(context.mappings, context.base.context.cmd_fd, geometry, granted.max_wr,
+	return queue.ring.open(context.mappings, context.ibv.cmd_fd, geometry, granted.max_wr,
 		static_cast<std::uint32_t>(sizeof(kiw_rqe) + granted.max_sge * sizeof(kiw_sge)));
 }
 

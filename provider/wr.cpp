@@ -307,14 +307,13 @@ std::uint64_t ops_of_datagrams(ibv_context *context)
 	       (Context::from(context).features & KIW_FEATURE_RECORD ? std::uint64_t{IBV_QP_EX_WITH_RDMA_WRITE} : 0);
 }
 
-/// Those that a libibverbs may lack
-template <typename Ex>
-void refuse_newer(Ex &ex)
+/// Those that libibverbs has behind what all of them have
+void refuse_newer(pabi::QueuePair &base)
 {
-	if constexpr (requires { ex.wr_atomic_write; })
-		ex.wr_atomic_write = wr_refuse;
-	if constexpr (requires { ex.wr_flush; })
-		ex.wr_flush = wr_refuse;
+	using Builder = void (*)(ibv_qp_ex *);
+
+	for (std::size_t at = pabi::qp_ex_min; at < pabi::qp_ex_size; at += sizeof(Builder))
+		*reinterpret_cast<Builder *>(base.octets + at) = wr_refuse;
 }
 
 void refuse_all(ibv_qp_ex &ex)
@@ -332,7 +331,6 @@ void refuse_all(ibv_qp_ex &ex)
 	ex.wr_send_tso = wr_refuse;
 	ex.wr_set_ud_addr = wr_refuse;
 	ex.wr_set_xrc_srqn = wr_refuse;
-	refuse_newer(ex);
 }
 
 void set_ops(ibv_qp_ex &ex, std::uint64_t ops, bool datagram)
@@ -398,7 +396,8 @@ ibv_qp *create_qp_with(ibv_context *context, ibv_qp_init_attr_ex *attr, const ki
 		return nullptr;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		set_ops(qp->base.qp_ex, attr->send_ops_flags, qp->is_datagram());
-		qp->base.comp_mask = pabi::qp_is_extended;
+		refuse_newer(qp->base);
+		qp->base.comp_mask() = pabi::qp_is_extended;
 	}
 	return &qp.release()->base.qp;
 }

@@ -480,14 +480,14 @@ TEST_F(Builder, AttributesThatThereAreNotAreRefused)
 // libibverbs looks at the mark of any queue pair.
 TEST_F(Builder, OnlyAQueuePairWithBuildersIsMarkedSo)
 {
-	EXPECT_EQ(kiw::Qp::from(qp).base.comp_mask, 2);
+	EXPECT_EQ(kiw::Qp::from(qp).base.comp_mask(), 2);
 	ibv_qp_init_attr_ex attr = attributes(IBV_QPT_RC, 0);
 	attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
 	use(kiw::create_qp_ex(kernel.context(), &attr));
-	EXPECT_EQ(kiw::Qp::from(qp).base.comp_mask, 0);
+	EXPECT_EQ(kiw::Qp::from(qp).base.comp_mask(), 0);
 	EXPECT_GE(attr.cap.max_send_wr, depth);
 	use(new_qp());
-	EXPECT_EQ(kiw::Qp::from(qp).base.comp_mask, 0);
+	EXPECT_EQ(kiw::Qp::from(qp).base.comp_mask(), 0);
 }
 
 TEST_F(Builder, RefusedDoorbellTakesTheRequestsBack)

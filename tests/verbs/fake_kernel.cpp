@@ -66,7 +66,6 @@ FakeKernel::FakeKernel()
 {
 	context()->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	context()->cmd_fd = memfd_create("fake uverbs", MFD_CLOEXEC);
-	context_.base.sz = sizeof(context_.base);
 	if (context_.origin.open())
 		std::abort();
 	pd_.context = context();

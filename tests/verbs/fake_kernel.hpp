@@ -74,7 +74,7 @@ public:
 	FakeKernel(const FakeKernel &) = delete;
 	FakeKernel &operator=(const FakeKernel &) = delete;
 
-	ibv_context *context() { return &context_.base.context; }
+	ibv_context *context() { return &context_.ibv; }
 	ibv_pd *pd() { return &pd_; }
 	/// KIW_FEATURES that the module has, too
 	std::uint32_t &features() { return context_.features; }
@@ -113,7 +113,7 @@ public:
 	std::uint32_t new_handle() { return ++last_handle_; }
 	/// Returns 0 or an errno value.
 	int ring_doorbell(const FakeDoorbell &doorbell);
-	int fd() const { return context_.base.context.cmd_fd; }
+	int fd() const { return context_.ibv.cmd_fd; }
 
 private:
 	// Memory with rings in it, as large as this or as one ring needs
