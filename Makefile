@@ -9,6 +9,9 @@ MULTIARCH ?= $(or $(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null),$(
 LIBDIR ?= /usr/lib$(addprefix /,$(MULTIARCH))
 INCLUDEDIR ?= /usr/include
 MANDIR ?= /usr/share/man
+SBINDIR ?= /usr/sbin
+UNITDIR ?= /usr/lib/systemd/system
+UDEVDIR ?= /usr/lib/udev/rules.d
 
 top := $(CURDIR)
 out := $(abspath $(O))
@@ -82,6 +85,15 @@ install-provider:
 	install -D -m 644 provider/kiwarpdv.7 $(DESTDIR)$(MANDIR)/man7/kiwarpdv.7
 	install -m 644 $(out)/provider/kiwarp.driver $(DESTDIR)/etc/libibverbs.d/
 
+## install-tools: the unit kiwarp@INTERFACE.service that keeps links, kiwarp-link, kiwarp-selftest, their man pages, a udev rule
+.PHONY: install-tools
+install-tools:
+	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(MANDIR)/man8
+	install tools/kiwarp-link tools/kiwarp-selftest $(DESTDIR)$(SBINDIR)/
+	install -m 644 tools/kiwarp-link.8 tools/kiwarp-selftest.8 $(DESTDIR)$(MANDIR)/man8/
+	install -D -m 644 tools/kiwarp@.service $(DESTDIR)$(UNITDIR)/kiwarp@.service
+	install -D -m 644 tools/74-kiwarp.rules $(DESTDIR)$(UDEVDIR)/74-kiwarp.rules
+
 ## guest-install: what has been built, into DESTDIR for the kernel KVER, without building anything
 .PHONY: guest-install
 guest-install:
@@ -104,6 +116,7 @@ dkms-install:
 	install -d $(DESTDIR)$(dir)
 	cp -r --parents $(filter-out kmod/config.h,$(dkms_files)) $(DESTDIR)$(dir)
 	sed 's/@VERSION@/$(release)/' dkms.conf >$(DESTDIR)$(dir)/dkms.conf
+	echo '$(release)' >$(DESTDIR)$(dir)/VERSION
 	$(if $(DESTDIR),,dkms install --force kiwarp/$(release))
 
 # What of checkpatch's opinions we leave out, and why:
