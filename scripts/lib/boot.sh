@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # Boots a guest of either kind, or two joined by wires. Sourced after build.sh. The caller has set TREE, KERNEL (or empty: the
 # tree's own), IMAGE, KVER, MEMORY, DEST, SIW (or empty), bench (1 or empty) and RUN, the folder of this run: out/ and ctl/ are
-# shared with the guest; for run_guest also kind, guest, gcov, bare, peers, params, allowed, boot, two (1 or empty) and wire.
+# shared with the guest; ROOT, what a guest in QEMU has for its root; for run_guest also kind, guest, gcov, bare, peers, params,
+# allowed, boot, two (1 or empty) and wire.
 
 # nth_cpu N: that one, from 0 on, of the CPUs that this process may use; nothing where there are fewer
 nth_cpu() {
@@ -100,8 +101,8 @@ boot_qemu() {
 	if [ -n "$daemon" ]; then
 		socket=$RUN/fs
 		case $daemon in
-		*/qemu/*) set -- -o source="$TREE" -o sandbox=chroot -o cache=always -o no_posix_lock ;;
-		*) set -- --shared-dir "$TREE" --sandbox=chroot --cache=always ;;
+		*/qemu/*) set -- -o source="$ROOT" -o sandbox=chroot -o cache=always -o no_posix_lock ;;
+		*) set -- --shared-dir "$ROOT" --sandbox=chroot --cache=always ;;
 		esac
 		setpriv --pdeathsig KILL "$daemon" --socket-path="$socket" --thread-pool-size=2 "$@" </dev/null >"$RUN/virtiofsd.log" 2>&1 &
 		for _ in {1..100}; do [ -S "$socket" ] && break; sleep 0.05; done
@@ -111,7 +112,7 @@ boot_qemu() {
 			SHARES+=(-chardev "socket,id=fs,path=$socket" -device vhost-user-fs-pci,queue-size=1024,chardev=fs,tag=tree)
 		fi
 	fi
-	[ $transport = virtiofs ] || share tree "$TREE" ro
+	[ $transport = virtiofs ] || share tree "$ROOT" ro
 	share dest "$DEST" ro
 	share src "$TOP" ro
 	share out "$RUN/out"
