@@ -2,7 +2,7 @@
 # For test scripts: source this, report every behaviour by name, end with "finish".
 #
 #   ok NAME               not_ok NAME REASON...      skip NAME REASON...
-#   t NAME COMMAND...     ok when COMMAND ends with 0; LIMIT=SECONDS COMMAND may take (60)
+#   t NAME COMMAND...     ok when COMMAND ends with 0; LIMIT=SECONDS COMMAND may take (60); a function limits itself
 #   left COMMAND...       right COMMAND...           in that host, which is a namespace, or a guest: not functions, but commands,
 #                         which other programs can call as well
 #   outside HOST COMMAND...
@@ -72,9 +72,10 @@ limited() { timeout -k 5 "$LIMIT" "$@"; }
 why() { if [ "$1" = 124 ]; then echo "took more than $LIMIT s"; else echo "status $1"; fi; }
 
 t() {
-	local name=$1 status=0
+	local name=$1 status=0 limit=limited
 	shift
-	limited "$@" >"$WORK/output" 2>&1 || status=$?
+	[ "$(type -t "$1")" != function ] || limit=
+	$limit "$@" >"$WORK/output" 2>&1 || status=$?
 	if [ $status = 0 ]; then
 		ok "$name"
 	else

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0
+# Machines to install on: a release's root tree each, with an overlay that keeps what is written, and this machine's network.
+# Sourced after scripts/lib/tree.sh and tests/lib.sh, by a shell with mounts of its own: they end with it.
+#
+#   machine NAME RELEASE   makes one; its root is $LAB/NAME/root
+#   on NAME COMMAND...     runs COMMAND in it as root, within LIMIT seconds
+
+# Beside the trees: an overlay takes no other overlay's folder.
+mkdir -p "$CACHE/machines"
+LAB=$(mktemp -d --suffix=.$$ "$CACHE/machines/XXXXXX")
+# What a run that was killed has left
+for old in "$CACHE"/machines/*; do [ -d "/proc/${old##*.}" ] || rm -rf --one-file-system "$old"; done
+forget_machines() {
+	local root
+	for root in "$LAB"/*/root; do
+		[ ! -d "$root" ] || umount -R "$root"
+	done 2>/dev/null
+	rm -rf --one-file-system "$LAB" "$WORK"
+}
+trap forget_machines EXIT
+trap 'exit 143' INT TERM HUP
+
+machine() {
+	local root=$LAB/$1/root tree node debs=$CACHE/debs/$2-machines
+	tree_need "$2" || return 1
+	tree=$(tree_dir "$2")
+	mkdir -p "$LAB/$1"/{root,upper,work} "$debs/partial" &&
+		mount -t overlay -o "xino=on,lowerdir=$tree,upperdir=$LAB/$1/upper,workdir=$LAB/$1/work" overlay "$root" &&
+		mount -t proc proc "$root/proc" && mount -t tmpfs tmpfs "$root/run" && mount -t tmpfs tmpfs "$root/tmp" &&
+		mount -t tmpfs -o mode=755 tmpfs "$root/dev" && ln -s /proc/self/fd "$root/dev/fd" &&
+		mkdir "$root/dev/shm" && mkdir -p "$root/var/cache/apt/archives" &&
+		mount --bind "$debs" "$root/var/cache/apt/archives" || return 1
+	for node in null zero full random urandom tty; do
+		: >"$root/dev/$node"
+		mount --bind "/dev/$node" "$root/dev/$node" || return 1
+	done
+	cat /etc/resolv.conf >"$root/etc/resolv.conf"
+	# No service starts.
+	printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+	chmod 755 "$root/usr/sbin/policy-rc.d"
+	on "$1" apt-get -qq -o APT::Sandbox::User=root update
+}
+
+# files_of NAME: all that is installed, without what any installation changes
+files_of() {
+	(cd "$LAB/$1/root" && find . -xdev \( -path ./build -o -path ./out -o -path ./src -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o \
+		-path ./var/cache -o -path ./var/log -o -path ./etc/ld.so.cache -o -name 'modules.*' -o -name '*-old' -o -name '*.dpkg-old' \) -prune -o -print) | sort
+}
+
+on() {
+	local root=$LAB/$1/root
+	shift
+	setpriv --pdeathsig KILL timeout -k 10 "$LIMIT" setpriv --pdeathsig KILL unshare --pid --fork --kill-child --mount-proc="$root/proc" \
+		chroot "$root" env -i HOME=/root LANG=C.UTF-8 TERM=dumb DEBIAN_FRONTEND=noninteractive \
+		PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@" </dev/null
+}
