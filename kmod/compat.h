@@ -9,6 +9,7 @@
 
 /* With PREEMPT_RT, the header of local locks needs the first, which older kernels leave out. */
 #include <linux/spinlock.h>
+#include <linux/hrtimer.h>
 #include <linux/interrupt.h>
 #include <linux/local_lock.h>
 #include <linux/mm.h>
@@ -87,6 +88,17 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #define kiw_bh_work_init(work, fn)	tasklet_setup(work, fn)
 #define kiw_bh_work_queue(work)		tasklet_schedule(work)
 #define kiw_bh_work_cancel(work)	tasklet_kill(work)
+#endif
+
+/* 6.13: a timer is initialised together with its function */
+#ifndef KIW_HAVE_HRTIMER_SETUP
+static inline void hrtimer_setup(struct hrtimer *timer,
+				 enum hrtimer_restart (*function)(struct hrtimer *),
+				 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+}
 #endif
 
 /* 6.5: the size of a structure with so many elements, before there is one */

@@ -4,10 +4,17 @@
 #include <linux/log2.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "compat.h"
 #include "types.h"
 
 /* Completions that are copied with interrupts off when a queue is resized, at most */
 #define CQ_COPY_LOCKED 256
+
+/* Whether a completion is one that a process has to be told of at once */
+static bool cq_is_urgent(const struct kiw_cqe *cqe)
+{
+	return cqe->flags & KIW_CQE_SOLICITED || cqe->status != IB_WC_SUCCESS;
+}
 
 /* Whether these completions are what the process waits for; @arm is its demand */
 static bool cq_arm_matches(u32 arm, const struct kiw_cqe *cqe, unsigned int n)
@@ -17,10 +24,72 @@ static bool cq_arm_matches(u32 arm, const struct kiw_cqe *cqe, unsigned int n)
 	if (arm != KIW_ARM_SOLICITED)
 		return false;
 	for (; n--; cqe++) {
-		if (cqe->flags & KIW_CQE_SOLICITED || cqe->status != IB_WC_SUCCESS)
+		if (cq_is_urgent(cqe))
 			return true;
 	}
 	return false;
+}
+
+/*
+ * The event is due; it no longer waits. Return: whether the process still wants one, since nobody
+ * but the kernel may withdraw the demand.
+ */
+static bool cq_disarm(struct kiw_cq *cq)
+{
+	struct kiw_cq_ring *ring = cq->map.mem;
+
+	lockdep_assert_held(&cq->lock);
+	if (cq->delayed) {
+		cq->delayed = 0;
+		/* Where the timer runs just now, it finds that nothing waits. */
+		hrtimer_try_to_cancel(&cq->timer);
+	}
+	return xchg(&ring->arm, KIW_ARM_NONE) != KIW_ARM_NONE;
+}
+
+/* Does the event for these completions wait for further ones? */
+static bool cq_delay(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
+{
+	bool first = !cq->delayed;
+
+	lockdep_assert_held(&cq->lock);
+	if (!cq->period || cq->dead)
+		return false;
+	for (; n--; cqe++) {
+		if (cqe->flags & KIW_CQE_VOID)	/* the second half of one */
+			continue;
+		if (cq_is_urgent(cqe))
+			return false;
+		cq->delayed++;
+	}
+	if (cq->delayed >= min_t(u32, cq->count, cq->entries / 2))
+		return false;
+	if (first)
+		hrtimer_start(&cq->timer, ns_to_ktime(cq->period * NSEC_PER_USEC),
+			      HRTIMER_MODE_REL_SOFT);
+	return true;
+}
+
+static void cq_notify(struct kiw_cq *cq)
+{
+	if (cq->ibcq.comp_handler)
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+}
+
+/* The event has waited for as long as it may. */
+static enum hrtimer_restart cq_timeout(struct hrtimer *timer)
+{
+	struct kiw_cq *cq = container_of(timer, struct kiw_cq, timer);
+	unsigned long flags;
+	bool notify;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	/* A timer that is queued again is that of a later wait. */
+	notify = cq->delayed && !hrtimer_is_queued(timer) && cq_disarm(cq);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (notify)
+		cq_notify(cq);
+	return HRTIMER_NORESTART;
 }
 
 static void cq_overflow(struct kiw_cq *cq)
@@ -121,16 +190,14 @@ static bool cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n,
 	 * either it sees these completions or we see that it is armed.
 	 */
 	smp_mb();
-	if (n && cq_arm_matches(READ_ONCE(ring->arm), cqe, n)) {
-		xchg(&ring->arm, KIW_ARM_NONE);
-		notify = true;
-	}
+	if (n && cq_arm_matches(READ_ONCE(ring->arm), cqe, n) && !cq_delay(cq, cqe, n))
+		notify = cq_disarm(cq);
 	spin_unlock_irqrestore(&cq->lock, flags);
 
 	if (died)
 		cq_overflow(cq);
-	if (notify && cq->ibcq.comp_handler)
-		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (notify)
+		cq_notify(cq);
 	return !died;
 }
 
@@ -168,6 +235,7 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 
 	mutex_init(&cq->resizing);
 	spin_lock_init(&cq->lock);
+	hrtimer_setup(&cq->timer, cq_timeout, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	cq->entries = roundup_pow_of_two(attr->cqe);
 	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
 	err = kiw_ring_alloc(&cq->map, uctx, cq->entries, sizeof(struct kiw_cqe));
@@ -275,10 +343,28 @@ int kiw_resize_cq(struct ib_cq *ibcq, u32 cqe, struct ib_udata *udata)
 	return err;
 }
 
+int kiw_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
+{
+	struct kiw_cq *cq = to_kiw_cq(ibcq);
+	unsigned long flags;
+	bool notify;
+
+	if (!count)
+		period = 0;
+	spin_lock_irqsave(&cq->lock, flags);
+	cq->count = count;
+	cq->period = period;
+	notify = cq->delayed && cq_disarm(cq);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (notify)
+		cq_notify(cq);
+	return 0;
+}
+
 /*
  * Unreachable: RDMA core calls this only when no QP names the CQ, and the last kiw_cq_add() ended
- * before kiw_destroy_qp() did. A process may have the ring mapped, or be about to: the pages are
- * its own then. Released: the ring; the core frees the rest.
+ * before kiw_destroy_qp() did; nothing starts the timer any more. A process may have the ring
+ * mapped, or be about to: the pages are its own then. Released: the ring; the core frees the rest.
  */
 int kiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
@@ -286,6 +372,7 @@ int kiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct kiw_ring_map map = {};
 	unsigned long flags;
 
+	hrtimer_cancel(&cq->timer);
 	/* Not every RDMA core has ceased to show the CQ, see res.c. */
 	spin_lock_irqsave(&cq->lock, flags);
 	swap(cq->map, map);

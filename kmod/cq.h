@@ -3,6 +3,7 @@
 #ifndef KIWARP_CQ_H
 #define KIWARP_CQ_H
 
+#include <linux/hrtimer.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
@@ -24,6 +25,10 @@ struct kiw_device;
  * @entries: slots, a power of two
  * @held: slots for completions that are certain to come, see kiw_cq_hold()
  * @dead: overflowed; nothing is added any more
+ * @count: completions that one event is for, and
+ * @period: microseconds that it waits for them; both 0 where events don't wait
+ * @delayed: completions that an event waits with, 0 if none waits
+ * @timer: runs while an event waits
  *
  * QPs use it without a reference: RDMA core refuses to destroy a CQ that a QP names.
  */
@@ -37,6 +42,10 @@ struct kiw_cq {
 	u32			entries;
 	u32			held;
 	bool			dead;
+	u16			count;
+	u16			period;
+	u32			delayed;
+	struct hrtimer		timer;
 };
 
 static inline struct kiw_cq *to_kiw_cq(struct ib_cq *ibcq)
@@ -50,9 +59,9 @@ static inline struct kiw_cq *to_kiw_cq(struct ib_cq *ibcq)
  * @cqe: completions, in order
  * @n: how many
  *
- * One store publishes all of them, then a consumer that armed the queue is notified. Where they
- * don't all fit, the first that do are added, the queue is dead and IB_EVENT_CQ_ERR goes out once.
- * Any context.
+ * One store publishes all of them, then a consumer that armed the queue is notified, or later, see
+ * kiw_modify_cq(). Where they don't all fit, the first that do are added, the queue is dead and
+ * IB_EVENT_CQ_ERR goes out once. Any context.
  *
  * Return: whether all were added; false means that the QP has to go to the error state.
  */
@@ -92,6 +101,20 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
  * -EFAULT.
  */
 int kiw_resize_cq(struct ib_cq *ibcq, u32 cqe, struct ib_udata *udata);
+
+/**
+ * kiw_modify_cq() - have events wait for further completions
+ * @ibcq: completion queue
+ * @count: completions that one event is for
+ * @period: microseconds that an event waits for them, from the first one on; with either 0, none
+ *	waits
+ *
+ * Only the event for what is neither solicited nor an error waits, and no longer than until as many
+ * completions have come as half of the queue holds. A change ends a wait that is under way.
+ *
+ * Return: 0.
+ */
+int kiw_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 int kiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 
 #endif /* KIWARP_CQ_H */

@@ -91,6 +91,8 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_res_rd_atom = KIW_MAX_RD_ATOM * KIW_MAX_QP;
 	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
+	attr->cq_caps.max_cq_moderation_count = U16_MAX;
+	attr->cq_caps.max_cq_moderation_period = U16_MAX;
 	return 0;
 }
 
@@ -446,6 +448,7 @@ static const struct ib_device_ops device_ops = {
 	.dealloc_pd = device_dealloc_pd,
 	.create_cq = device_create_cq,
 	.resize_user_cq = device_resize_cq,
+	.modify_cq = kiw_modify_cq,
 	.destroy_cq = kiw_destroy_cq,
 	.poll_cq = device_poll_cq,
 	.req_notify_cq = device_req_notify_cq,

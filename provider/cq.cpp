@@ -130,6 +130,15 @@ int resize_cq(ibv_cq *ibv, int cqe)
 	return error;
 }
 
+int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr)
+{
+	pabi::ModifyCq request{};
+
+	if (Cq::from(cq).origin.inherited())
+		return EPERM;
+	return ibv_cmd_modify_cq(cq, attr, &request, sizeof(request));
+}
+
 int destroy_cq(ibv_cq *cq)
 {
 	if (Cq::from(cq).origin.inherited())

@@ -55,6 +55,7 @@ Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
 ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr); // cq_ex.cpp
 int resize_cq(ibv_cq *cq, int cqe);
+int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr);
 int destroy_cq(ibv_cq *cq);
 int poll_cq(ibv_cq *cq, int max, ibv_wc *wc);
 int req_notify_cq(ibv_cq *cq, int solicited_only);

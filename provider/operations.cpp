@@ -69,6 +69,7 @@ constexpr pabi::ContextOps context_ops = {
 	.destroy_srq = destroy_srq,
 	.detach_mcast = detach_mcast,
 	.free_context = free_context,
+	.modify_cq = modify_cq,
 	.modify_qp = modify_qp,
 	.modify_srq = modify_srq,
 	.poll_cq = poll_cq,

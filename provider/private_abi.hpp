@@ -321,7 +321,7 @@ struct ContextOps {
 	Unused inc_comp_cntr = nullptr;
 	Unused inc_err_comp_cntr = nullptr;
 #endif
-	Unused modify_cq = nullptr;
+	int (*modify_cq)(ibv_cq *, ibv_modify_cq_attr *) = nullptr;
 	Unused modify_flow_action_esp = nullptr;
 	int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int mask) = nullptr;
 	Unused modify_qp_rate_limit = nullptr;
@@ -434,6 +434,7 @@ using RegMr = Request<48>;
 using CreateCq = Request<40>;
 using ReregMr = Request<56>;
 using ResizeCq = Request<24>;
+using ModifyCq = Request<40>;
 using CreateSrq = Request<40>;
 using ModifySrq = Request<24>;
 using QuerySrq = Request<24>;
@@ -453,6 +454,7 @@ static_assert(sizeof(RegMr) == command_header + sizeof(ib_uverbs_reg_mr));
 static_assert(sizeof(CreateCq) == command_header + sizeof(ib_uverbs_create_cq));
 static_assert(sizeof(ReregMr) == command_header + sizeof(ib_uverbs_rereg_mr));
 static_assert(sizeof(ResizeCq) == command_header + sizeof(ib_uverbs_resize_cq));
+static_assert(sizeof(ModifyCq) == command_header + sizeof(ib_uverbs_ex_cmd_hdr) + sizeof(ib_uverbs_ex_modify_cq));
 static_assert(sizeof(CreateSrq) == command_header + sizeof(ib_uverbs_create_srq));
 static_assert(sizeof(ModifySrq) == command_header + sizeof(ib_uverbs_modify_srq));
 static_assert(sizeof(QuerySrq) == command_header + sizeof(ib_uverbs_query_srq));
@@ -511,6 +513,7 @@ int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, 
 	void *request, std::size_t request_size, void *response, std::size_t response_size);
 int ibv_cmd_resize_cq(
 	ibv_cq *cq, int cqe, void *request, std::size_t request_size, void *response, std::size_t response_size);
+int ibv_cmd_modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr, void *request, std::size_t request_size);
 int ibv_cmd_destroy_cq(ibv_cq *cq);
 int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, void *request, std::size_t request_size,
 	void *response, std::size_t response_size);

@@ -12,19 +12,6 @@ namespace {
 
 const Options with_channel = {.completion_channel = true};
 
-/// Takes one event from a side's channel, and acknowledges it.
-ibv_cq *take_event(const Side &side)
-{
-	ibv_cq *cq = nullptr;
-	void *context = nullptr;
-
-	wait_readable(side.channel()->fd, "a completion event");
-	if (ibv_get_cq_event(side.channel(), &cq, &context))
-		fail("ibv_get_cq_event", errno);
-	ibv_ack_cq_events(cq, 1);
-	return cq;
-}
-
 /// Waits for a completion as an application does that sleeps.
 ibv_wc sleep_for_completion(const Side &side, ibv_cq *cq)
 {

@@ -293,6 +293,18 @@ Caller::Caller(std::uint16_t port) : events(std::make_shared<EventChannel>())
 	events->wait(RDMA_CM_EVENT_ROUTE_RESOLVED, id.get());
 }
 
+ibv_cq *take_event(const Side &side)
+{
+	ibv_cq *cq = nullptr;
+	void *context = nullptr;
+
+	wait_readable(side.channel()->fd, "a completion event");
+	if (ibv_get_cq_event(side.channel(), &cq, &context))
+		fail("ibv_get_cq_event", errno);
+	ibv_ack_cq_events(cq, 1);
+	return cq;
+}
+
 rdma_conn_param parameters(const std::vector<std::uint8_t> &private_data, std::uint8_t reads)
 {
 	rdma_conn_param param{};

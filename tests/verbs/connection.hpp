@@ -130,6 +130,9 @@ private:
 	ibv_qp_cap cap_;
 };
 
+/// Takes one event from a side's channel, and acknowledges it.
+ibv_cq *take_event(const Side &side);
+
 /// A listening id.
 class Listener {
 public:

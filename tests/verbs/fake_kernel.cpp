@@ -306,6 +306,12 @@ int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, void *, std::size_t, void *response, 
 	return 0;
 }
 
+int ibv_cmd_modify_cq(ibv_cq *, ibv_modify_cq_attr *, void *, std::size_t)
+{
+	FakeKernel::instance->commands++;
+	return FakeKernel::instance->refuse_modify;
+}
+
 int ibv_cmd_destroy_cq(ibv_cq *cq)
 {
 	FakeKernel &kernel = *FakeKernel::instance;

@@ -88,6 +88,11 @@ protected:
 				[this] {
 					return kiw::resize_cq(cq, 128) == EPERM;
 				}},
+			{"modify_cq",
+				[this] {
+					ibv_modify_cq_attr moderation{.attr_mask = IBV_CQ_ATTR_MODERATE};
+					return kiw::modify_cq(cq, &moderation) == EPERM;
+				}},
 			{"destroy_cq",
 				[this] {
 					return kiw::destroy_cq(cq) == EPERM;
