@@ -80,7 +80,8 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_cqe = KIW_MAX_CQE;
 	attr->max_mr = KIW_MAX_MR;
 	attr->max_mw = KIW_MAX_MW;
-	attr->device_cap_flags = IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
+	attr->device_cap_flags = IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B |
+				 IB_DEVICE_SRQ_RESIZE;
 	attr->max_pd = KIW_MAX_PD;
 	attr->max_ah = KIW_MAX_AH;
 	attr->max_mcast_grp = KIW_MAX_GROUP;

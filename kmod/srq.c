@@ -6,6 +6,7 @@
 #include "srq.h"
 
 #include <linux/log2.h>
+#include <linux/uaccess.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "types.h"
@@ -164,6 +165,7 @@ int kiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct i
 	if (!kiw_count_up(&dev->num_srq, KIW_MAX_SRQ))
 		return -ENOMEM;
 
+	mutex_init(&srq->resizing);
 	spin_lock_init(&srq->lock);
 	INIT_LIST_HEAD(&srq->line);
 	rq->entries = roundup_pow_of_two(attr->attr.max_wr);
@@ -187,37 +189,125 @@ err_count:
 	return err;
 }
 
+/* Requests go into @map from here on, which gets the old ring; @prod is behind the last one. */
+static void srq_switch(struct kiw_srq *srq, struct kiw_ring_map *map, u32 entries, u32 prod)
+{
+	struct kiw_wq_ring *to = map->mem;
+	struct kiw_rq *rq = &srq->rq;
+
+	lockdep_assert_held(&srq->lock);
+	to->prod = prod;
+	to->cons = rq->next;
+	swap(rq->map, *map);
+	rq->entries = entries;
+	if (!list_empty(&srq->line))
+		kiw_rq_call(rq);
+}
+
+/*
+ * The process doesn't post meanwhile: its index stays, or this fails. The requests are copied while
+ * streams take them, so what is switched under the lock has been copied before.
+ */
+static int srq_replace(struct kiw_srq *srq, struct kiw_ring_map *map, u32 entries)
+{
+	struct kiw_rq *rq = &srq->rq;
+	u32 room = min(entries, rq->entries);
+	u32 next, prod;
+	int err = 0;
+
+	lockdep_assert_held(&srq->resizing);
+	spin_lock_bh(&srq->lock);
+	next = rq->next;
+	prod = kiw_ring_prod(&rq->map);
+	spin_unlock_bh(&srq->lock);
+	if (prod - next > room)
+		return -EINVAL;
+	for (; next != prod; next++)
+		memcpy(kiw_ring_slot(map, next, entries),
+		       kiw_ring_slot(&rq->map, next, rq->entries), map->stride);
+
+	spin_lock_bh(&srq->lock);
+	if (kiw_ring_prod(&rq->map) != prod)
+		err = -EINVAL;
+	else
+		srq_switch(srq, map, entries, prod);
+	spin_unlock_bh(&srq->lock);
+	return err;
+}
+
+static int srq_resize(struct kiw_srq *srq, u32 max_wr, u32 limit, struct ib_udata *udata)
+{
+	struct kiw_create_srq_resp resp = {};
+	struct kiw_modify_srq_req req;
+	struct kiw_ring_map map = {};
+	struct kiw_ucontext *uctx;
+	u32 entries;
+	int err;
+
+	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
+	/* An earlier provider would go on with the old ring. */
+	if (!(uctx->features & KIW_FEATURE_SRQ_RESIZE))
+		return -EOPNOTSUPP;
+	if (max_wr < 1 || max_wr > KIW_MAX_QP_WR || udata->inlen < sizeof(req))
+		return -EINVAL;
+	entries = roundup_pow_of_two(max_wr);
+	/* One that is in force is met by what is posted, which the new ring has room for. */
+	if (limit > entries)
+		return -EINVAL;
+	err = ib_copy_from_udata(&req, udata, sizeof(req));
+	if (err)
+		return err;
+	err = kiw_ring_alloc(&map, uctx, entries, srq->rq.map.stride);
+	if (err)
+		return err;
+	/* Before the switch: a process that isn't told of the new ring keeps the old one. */
+	kiw_ring_tell(&map, entries, &resp.ring);
+	if (copy_to_user(u64_to_user_ptr(req.response), &resp, sizeof(resp)))
+		err = -EFAULT;
+	if (!err) {
+		mutex_lock(&srq->resizing);
+		err = srq_replace(srq, &map, entries);
+		mutex_unlock(&srq->resizing);
+	}
+	kiw_ring_free(&map);
+	return err;
+}
+
 int kiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		   struct ib_udata *udata)
 {
 	struct kiw_srq *srq = to_kiw_srq(ibsrq);
-	bool few;
+	bool limited = mask & IB_SRQ_LIMIT;
+	bool few = false;
+	int err = 0;
 
+	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
+		return -EINVAL;
 	if (mask & IB_SRQ_MAX_WR)
-		return -EOPNOTSUPP;
-	if (mask & ~IB_SRQ_LIMIT)
-		return -EINVAL;
-	if (!(mask & IB_SRQ_LIMIT))
-		return 0;
-	if (attr->srq_limit > srq->rq.entries)
-		return -EINVAL;
+		err = srq_resize(srq, attr->max_wr, limited ? attr->srq_limit : 0, udata);
+	if (err || !limited)
+		return err;
 
 	spin_lock_bh(&srq->lock);
-	srq->limit = attr->srq_limit;
-	few = srq_reaches_limit(srq);
+	if (attr->srq_limit > srq->rq.entries) {
+		err = -EINVAL;
+	} else {
+		srq->limit = attr->srq_limit;
+		few = srq_reaches_limit(srq);
+	}
 	spin_unlock_bh(&srq->lock);
 	if (few)
 		srq_raise(srq, IB_EVENT_SRQ_LIMIT_REACHED);
-	return 0;
+	return err;
 }
 
 int kiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 {
 	struct kiw_srq *srq = to_kiw_srq(ibsrq);
 
-	attr->max_wr = srq->rq.entries;
 	attr->max_sge = srq->rq.max_sge;
 	spin_lock_bh(&srq->lock);
+	attr->max_wr = srq->rq.entries;
 	attr->srq_limit = srq->limit;
 	spin_unlock_bh(&srq->lock);
 	return 0;
@@ -234,6 +324,7 @@ int kiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 
 	WARN_ON_ONCE(!list_empty(&srq->line) || srq->granted);
 	kiw_ring_free(&srq->rq.map);
+	mutex_destroy(&srq->resizing);
 	atomic_dec(&to_kiw_device(ibsrq->device)->num_srq);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #define KIWARP_SRQ_H
 
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
@@ -20,6 +21,7 @@
 /**
  * struct kiw_srq - a shared receive queue
  * @ibsrq: the part that RDMA core knows
+ * @resizing: held while the ring is replaced; outside of @lock
  * @lock: protects all that follows, and struct kiw_srq_wait; taken with BH off, inside the socket
  *	lock of a stream or the lock of a datagram QP
  * @rq: ring
@@ -32,6 +34,7 @@
  */
 struct kiw_srq {
 	struct ib_srq		ibsrq;
+	struct mutex		resizing;
 	spinlock_t		lock;
 	struct kiw_rq		rq;
 	u32			limit;

@@ -97,6 +97,14 @@ public:
 
 	std::uint32_t flags() const { return std::atomic_ref(header().flags).load(std::memory_order_relaxed); }
 	std::uint32_t consumed() const { return std::atomic_ref(header().cons).load(std::memory_order_acquire); }
+
+	/// Becomes a ring that isn't the kernel's, of which nothing is ever consumed.
+	void become_useless()
+	{
+		alignas(kiw_wq_ring) static std::byte header[KIW_RING_HEADER];
+
+		attach(header, 1);
+	}
 };
 
 /// Completion ring: the kernel produces, this process consumes.

@@ -13,6 +13,11 @@ namespace {
 
 static_assert(offsetof(Srq, ibv) == 0);
 
+std::uint32_t stride_for(std::uint32_t max_sge)
+{
+	return static_cast<std::uint32_t>(sizeof(kiw_rqe) + max_sge * sizeof(kiw_sge));
+}
+
 /// Maps the ring, with what was granted.
 int open_queue(WorkQueue &queue, Context &context, const ibv_srq_attr &granted, const kiw_ring_geometry &geometry)
 {
@@ -23,8 +28,34 @@ int open_queue(WorkQueue &queue, Context &context, const ibv_srq_attr &granted, 
 		return EPROTO;
 	queue.limit = granted.max_wr;
 	queue.max_sge = granted.max_sge;
-	return queue.ring.open(context.mappings, context.ibv.cmd_fd, geometry, granted.max_wr,
-		static_cast<std::uint32_t>(sizeof(kiw_rqe) + granted.max_sge * sizeof(kiw_sge)));
+	return queue.ring.open(
+		context.mappings, context.ibv.cmd_fd, geometry, granted.max_wr, stride_for(granted.max_sge));
+}
+
+/// As modify_srq(), where the size changes, too.
+int resize(Srq &srq, ibv_srq_attr *attr, int mask)
+{
+	pabi::RequestWith<sizeof(pabi::ModifySrq), kiw_modify_srq_req> request{};
+	kiw_create_srq_resp response{};
+	Context &context = Context::from(srq.ibv.context);
+
+	// An older module refuses it, too.
+	if (!(context.features & KIW_FEATURE_SRQ_RESIZE))
+		return EOPNOTSUPP;
+	request.own.response = reinterpret_cast<std::uintptr_t>(&response);
+	// No thread posts meanwhile.
+	Guard guard(srq.queue.lock);
+	if (const int error = ibv_cmd_modify_srq(&srq.ibv, attr, mask, &request, sizeof(request)))
+		return error;
+	WorkRing ring;
+	const int error = ring.open(
+		context.mappings, context.ibv.cmd_fd, response.ring, attr->max_wr, stride_for(srq.queue.max_sge));
+	// The kernel has given up the old ring.
+	if (error)
+		ring.become_useless();
+	srq.queue.ring.swap(ring);
+	srq.queue.limit = error ? 0 : srq.queue.ring.entries();
+	return error;
 }
 
 } // namespace
@@ -72,6 +103,8 @@ int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int mask)
 
 	if (Srq::from(srq).origin.inherited())
 		return EPERM;
+	if (mask & IBV_SRQ_MAX_WR)
+		return resize(Srq::from(srq), attr, mask);
 	return ibv_cmd_modify_srq(srq, attr, mask, &request, sizeof(request));
 }
 

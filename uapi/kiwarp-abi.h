@@ -81,9 +81,10 @@
 #define KIW_FEATURE_IMM    0x8 /* immediate data: KIW_WR_SEND_IMM, KIW_WR_WRITE_IMM */
 #define KIW_FEATURE_ATOMIC 0x10 /* KIW_WR_CMP_SWAP, KIW_WR_FETCH_ADD; slots have room for them */
 #define KIW_FEATURE_MW     0x20 /* memory windows: KIW_WR_BIND_MW, KIW_WR_LOCAL_INV, with room */
+#define KIW_FEATURE_SRQ_RESIZE 0x40 /* struct kiw_modify_srq_req */
 #define KIW_FEATURES                                                                         \
 	(KIW_FEATURE_UD | KIW_FEATURE_SRQ | KIW_FEATURE_RECORD | KIW_FEATURE_IMM |           \
-	 KIW_FEATURE_ATOMIC | KIW_FEATURE_MW)
+	 KIW_FEATURE_ATOMIC | KIW_FEATURE_MW | KIW_FEATURE_SRQ_RESIZE)
 
 /* Appended to the get_context request; a provider may leave it out, and then knows no feature. */
 struct kiw_get_context_req {
@@ -158,6 +159,16 @@ struct kiw_create_qp_resp {
 /* Appended to the create_srq response. */
 struct kiw_create_srq_resp {
 	struct kiw_ring_geometry ring;
+};
+
+/*
+ * Appended to a modify_srq request with IB_SRQ_MAX_WR. That command has no response, so the module
+ * writes one to the memory that is named here. The new ring has the requests that the module has
+ * not taken, with the same indexes; it takes nothing out of the old one any more. The process
+ * posts nothing meanwhile: the command fails if it does.
+ */
+struct kiw_modify_srq_req {
+	__aligned_u64 response; /* address of a struct kiw_create_srq_resp */
 };
 
 /* Bits of kiw_wq_ring.flags. */
@@ -349,6 +360,7 @@ KIW_ABI_ASSERT(sizeof(struct kiw_resize_cq_resp) == 40);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_req) == 24);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_qp_resp) == 80);
 KIW_ABI_ASSERT(sizeof(struct kiw_create_srq_resp) == 40);
+KIW_ABI_ASSERT(sizeof(struct kiw_modify_srq_req) == 8);
 KIW_ABI_ASSERT(sizeof(struct kiw_wq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_cq_ring) == KIW_RING_HEADER);
 KIW_ABI_ASSERT(sizeof(struct kiw_sge) == 16);

@@ -251,6 +251,27 @@ private:
 
 	std::uint32_t number(std::uint32_t below) { return static_cast<std::uint32_t>(random_()) % below; }
 
+	/// The ring that is scribbled on stays mapped: the provider isn't told of the new one.
+	void resize_shared(const ibv_srq *srq)
+	{
+		struct {
+			ib_uverbs_cmd_hdr header;
+			std::uint32_t handle, mask, max_wr, srq_limit;
+			kiw_create_srq_resp *response;
+		} command{};
+		kiw_create_srq_resp response{};
+
+		// Most are refused: the index can't be, or moves.
+		command.header.command = IB_USER_VERBS_CMD_MODIFY_SRQ;
+		command.header.in_words = sizeof(command) / 4;
+		command.handle = srq->handle;
+		command.mask = IBV_SRQ_MAX_WR;
+		command.max_wr = number(1024);
+		command.response = &response;
+		if (write(srq->context->cmd_fd, &command, sizeof(command)) < 0 && errno == EBADF)
+			_exit(3);
+	}
+
 	/// Whatever comes; mode says what is likelier.
 	void scribble(Pair &pair, int mode)
 	{
@@ -275,8 +296,10 @@ private:
 			for (const Side *side : {&pair.a(), &pair.b()}) {
 				ring_doorbell(*side, true);
 				ring_doorbell(*side, false);
-				if (side->qp()->srq)
+				if (side->qp()->srq) {
 					ring_shared_doorbell(side->qp()->srq);
+					resize_shared(side->qp()->srq);
+				}
 			}
 			if (mode == 2 && round == 50) {
 				(void)pair.a().modify(IBV_QPS_ERR);

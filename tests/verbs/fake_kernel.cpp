@@ -345,10 +345,28 @@ int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, void *
 	return 0;
 }
 
-int ibv_cmd_modify_srq(ibv_srq *, ibv_srq_attr *, int, void *, std::size_t)
+int ibv_cmd_modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int mask, void *request, std::size_t request_size)
 {
-	FakeKernel::instance->commands++;
-	return FakeKernel::instance->refuse_modify;
+	FakeKernel &kernel = *FakeKernel::instance;
+
+	kernel.commands++;
+	if (kernel.refuse_modify || !(mask & IBV_SRQ_MAX_WR))
+		return kernel.refuse_modify;
+	FakeWorkRing &old = kernel.srqs.at(srq->handle);
+	FakeWorkRing ring{};
+	ring.memory = kernel.ring(ring.geometry, std::bit_ceil(attr->max_wr), old.geometry.stride);
+	std::memcpy(ring.memory, old.memory, KIW_RING_HEADER);
+	for (std::uint32_t index = old.header().cons; index != old.produced(); index++)
+		std::memcpy(ring.slot(index), old.slot(index), old.geometry.stride);
+	// What stays behind is nothing to rely on.
+	std::memset(old.memory, 0xee, KIW_RING_HEADER);
+	old = ring;
+	kiw_ring_geometry told = ring.geometry;
+	if (kernel.distort)
+		kernel.distort(told);
+	const std::uint64_t response = own_part<kiw_modify_srq_req>(request, request_size).response;
+	*reinterpret_cast<kiw_create_srq_resp *>(response) = {told}; // NOLINT(performance-no-int-to-ptr)
+	return 0;
 }
 
 int ibv_cmd_query_srq(ibv_srq *, ibv_srq_attr *, void *, std::size_t)

@@ -175,6 +175,7 @@ TEST_F(SharedRing, RefusalsOfTheKernelAreToldAndLeaveItUsable)
 	EXPECT_EQ(errno, ENOMEM);
 	kernel.refuse_modify = EOPNOTSUPP;
 	EXPECT_EQ(kiw::modify_srq(srq, &attr, IBV_SRQ_MAX_WR), EOPNOTSUPP);
+	EXPECT_EQ(kiw::modify_srq(srq, &attr, IBV_SRQ_LIMIT), EOPNOTSUPP);
 	kernel.refuse_destroy = EBUSY;
 	EXPECT_EQ(kiw::destroy_srq(srq), EBUSY);
 	EXPECT_EQ(kiw::query_srq(srq, &attr), 0);
@@ -197,6 +198,67 @@ TEST_F(SharedRing, RingsThatCannotBeAreRefused)
 		EXPECT_EQ(kernel.srqs.size(), before);
 	}
 	kernel.distort = nullptr;
+}
+
+TEST_F(SharedRing, AnotherSizeHasWhatIsPosted)
+{
+	for (std::uint64_t id = 0; id < depth; id++)
+		ASSERT_EQ(post_shared(id, 2), 0);
+	take_up_to(3);
+	for (const std::uint32_t size : {64U, 8U, 1000U}) {
+		ibv_srq_attr attr{.max_wr = size, .max_sge = 0, .srq_limit = 0};
+
+		ASSERT_EQ(kiw::modify_srq(srq, &attr, IBV_SRQ_MAX_WR), 0);
+	}
+	for (std::uint32_t index = 3; index < depth; index++)
+		EXPECT_EQ(ring().entry<kiw_rqe>(index).wr_id, index);
+	// As many as the new one has room for, not more
+	for (std::uint64_t id = depth; id < 3 + 1024; id++)
+		ASSERT_EQ(post_shared(id), 0);
+	EXPECT_EQ(post_shared(9), ENOMEM);
+	EXPECT_EQ(ring().produced(), 3 + 1024);
+	EXPECT_EQ(ring().entry<kiw_rqe>(1000).wr_id, 1000);
+}
+
+TEST_F(SharedRing, SmallerSizeHasRoomForLess)
+{
+	ibv_srq_attr attr{.max_wr = 4, .max_sge = 0, .srq_limit = 0};
+
+	EXPECT_EQ(post_shared(0), 0);
+	ASSERT_EQ(kiw::modify_srq(srq, &attr, IBV_SRQ_MAX_WR), 0);
+	for (std::uint64_t id = 1; id < 4; id++)
+		EXPECT_EQ(post_shared(id), 0);
+	EXPECT_EQ(post_shared(4), ENOMEM);
+	take_up_to(1);
+	EXPECT_EQ(post_shared(4), 0);
+}
+
+TEST_F(SharedRing, ModuleThatCannotResizeIsNotAsked)
+{
+	ibv_srq_attr attr{.max_wr = 64, .max_sge = 0, .srq_limit = 0};
+	const int commands = kernel.commands;
+
+	kernel.features() &= ~std::uint32_t{KIW_FEATURE_SRQ_RESIZE};
+	EXPECT_EQ(kiw::modify_srq(srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), EOPNOTSUPP);
+	EXPECT_EQ(kernel.commands, commands);
+	EXPECT_EQ(kiw::modify_srq(srq, &attr, IBV_SRQ_LIMIT), 0);
+}
+
+// The kernel has given up the old ring, and the new one can't be had: nothing may be written to either.
+TEST_F(SharedRing, NewRingThatCannotBeMappedEndsTheQueue)
+{
+	ibv_srq_attr attr{.max_wr = 64, .max_sge = 0, .srq_limit = 0};
+
+	EXPECT_EQ(post_shared(0), 0);
+	kernel.distort = [](kiw_ring_geometry &geometry) {
+		geometry.entries = 7;
+	};
+	EXPECT_EQ(kiw::modify_srq(srq, &attr, IBV_SRQ_MAX_WR), EPROTO);
+	kernel.distort = nullptr;
+	EXPECT_EQ(post_shared(1), ENOMEM);
+	EXPECT_EQ(ring().produced(), 1);
+	ASSERT_EQ(kiw::modify_srq(srq, &attr, IBV_SRQ_MAX_WR), 0);
+	EXPECT_EQ(post_shared(1), 0);
 }
 
 } // namespace

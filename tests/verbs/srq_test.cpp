@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <rdma/ib_user_verbs.h>
 #include <set>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "child.hpp"
@@ -82,6 +84,13 @@ protected:
 
 		attr.srq_limit = limit;
 		return ibv_modify_srq(srq.get(), &attr, IBV_SRQ_LIMIT);
+	}
+	int resize(std::uint32_t requests) const
+	{
+		ibv_srq_attr attr{};
+
+		attr.max_wr = requests;
+		return ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR);
 	}
 	void expect_event(ibv_event_type type) const
 	{
@@ -492,12 +501,243 @@ TEST_F(Shared, ChangesThatCannotBeAreRefused)
 	EXPECT_EQ(arm(query().max_wr + 1), EINVAL);
 	EXPECT_EQ(arm(query().max_wr), 0);
 	attr.max_wr = 2 * depth;
-	EXPECT_EQ(ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR), EOPNOTSUPP);
+	EXPECT_EQ(ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR | 1 << 5), EINVAL);
 	EXPECT_EQ(ibv_modify_srq(srq.get(), &attr, 1 << 5), EINVAL);
 	EXPECT_EQ(query().max_wr, depth);
 }
 
+// --- another size ---------------------------------------------------------------------------------
+
+TEST_F(Shared, AnotherSizeKeepsWhatIsPosted)
+{
+	const Connection connection = connect();
+	ibv_device_attr device{};
+	std::uint64_t first = 0, posted = 0;
+
+	ASSERT_EQ(ibv_query_device(context, &device), 0);
+	EXPECT_TRUE(device.device_cap_flags & IBV_DEVICE_SRQ_RESIZE);
+	for (const std::uint32_t size : {64U, 1024U, 32U, 30U, 16384U, 64U}) {
+		for (; posted < first + 30; posted++)
+			ASSERT_EQ(post(posted, {memory.sge(posted % depth * slot, slot)}), 0);
+		ASSERT_EQ(resize(size), 0);
+		EXPECT_GE(query().max_wr, size);
+		for (std::uint64_t end = first + 20; first < end; first++) {
+			const Region from(connection.a->pd(), 100);
+			from.fill_pattern(static_cast<std::uint32_t>(first));
+			ASSERT_EQ(connection.a->send({from.sge()}), 0);
+			EXPECT_EQ(connection.a->sent().status, IBV_WC_SUCCESS);
+			EXPECT_WC(connection.b->received(), first, IBV_WC_SUCCESS);
+			EXPECT_TRUE(same(from.bytes(), memory.bytes(first % depth * slot, from.size())));
+		}
+	}
+}
+
+TEST_F(Shared, GrownOneHoldsMoreAndShrunkOneLess)
+{
+	const Connection connection = connect();
+
+	for (const std::uint32_t size : {256U, 16U, 1U, 64U}) {
+		ASSERT_EQ(resize(size), 0);
+		ASSERT_EQ(query().max_wr, size);
+		for (std::uint64_t id = 0; id < size; id++)
+			ASSERT_EQ(post(id, {}), 0);
+		EXPECT_EQ(post(99, {}), ENOMEM);
+		for (std::uint64_t id = 0; id < size; id++) {
+			ASSERT_EQ(connection.a->send(), 0);
+			EXPECT_EQ(connection.a->sent().status, IBV_WC_SUCCESS);
+			EXPECT_WC(connection.b->received(), id, IBV_WC_SUCCESS);
+		}
+	}
+}
+
+TEST_F(Shared, CannotBeSmallerThanWhatIsPosted)
+{
+	const Connection connection = connect();
+
+	for (std::uint64_t id = 0; id < 33; id++)
+		post(id);
+	EXPECT_EQ(resize(32), EINVAL);
+	EXPECT_EQ(query().max_wr, depth);
+	ASSERT_EQ(connection.a->send(), 0);
+	EXPECT_WC(connection.b->received(), 0, IBV_WC_SUCCESS);
+	EXPECT_EQ(resize(32), 0);
+	for (std::uint64_t id = 1; id < 33; id++) {
+		ASSERT_EQ(connection.a->send(), 0);
+		EXPECT_WC(connection.b->received(), id, IBV_WC_SUCCESS);
+	}
+}
+
+TEST_F(Shared, SizesOutsideTheLimitsAreRefusedLater)
+{
+	ibv_device_attr limits{};
+
+	ASSERT_EQ(ibv_query_device(context, &limits), 0);
+	const auto most = static_cast<std::uint32_t>(limits.max_srq_wr);
+	for (const std::uint32_t size : {0U, most + 1, 0x80000000U, 0xffffffffU})
+		EXPECT_EQ(resize(size), EINVAL) << size;
+	EXPECT_EQ(query().max_wr, depth);
+	EXPECT_EQ(resize(most), 0);
+	EXPECT_EQ(query().max_wr, most);
+}
+
+TEST_F(Shared, LimitGoesWithTheSize)
+{
+	const Connection connection = connect();
+	ibv_srq_attr attr{};
+
+	for (std::uint64_t id = 0; id < 20; id++)
+		post(id);
+	ASSERT_EQ(arm(10), 0);
+	attr.max_wr = 32;
+	attr.srq_limit = 33;
+	EXPECT_EQ(ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), EINVAL);
+	EXPECT_EQ(query().max_wr, depth);
+	EXPECT_EQ(query().srq_limit, 10);
+	ASSERT_EQ(resize(32), 0);
+	EXPECT_EQ(query().srq_limit, 10);
+	attr.max_wr = 256;
+	attr.srq_limit = 20;
+	ASSERT_EQ(ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), 0);
+	EXPECT_EQ(query().max_wr, 256);
+	EXPECT_EQ(query().srq_limit, 20);
+	EXPECT_FALSE(readable(context->async_fd));
+	ASSERT_EQ(connection.a->send(), 0);
+	expect_event(IBV_EVENT_SRQ_LIMIT_REACHED);
+}
+
+TEST_F(Shared, MessageThatWaitsTakesFromTheNewRing)
+{
+	const Connection first = connect(), second = connect();
+
+	for (const std::uint32_t size : {256U, 2U}) {
+		ASSERT_EQ(first.a->send(), 0);
+		ASSERT_EQ(second.a->send(), 0);
+		wait_for_line();
+		ASSERT_EQ(resize(size), 0);
+		post(1);
+		post(2);
+		const ibv_wc one = first.b->received(), other = second.b->received();
+		EXPECT_EQ(one.status, IBV_WC_SUCCESS);
+		EXPECT_EQ(other.status, IBV_WC_SUCCESS);
+		EXPECT_EQ(one.wr_id + other.wr_id, 3);
+	}
+}
+
+TEST_F(Shared, AnotherSizeGivesTheOldMemoryBack)
+{
+	ASSERT_EQ(resize(4096), 0);
+	const std::size_t before = pinned();
+
+	for (int i = 0; i < 50; i++) {
+		ASSERT_EQ(resize(8192), 0);
+		ASSERT_EQ(resize(4096), 0);
+	}
+	EXPECT_EQ(pinned(), before);
+}
+
+// Messages come and wait, threads post and resize.
+TEST_F(Shared, NothingIsLostWhileTheSizeChanges)
+{
+	constexpr std::uint64_t messages = 3000;
+	constexpr std::uint64_t posters = 2;
+	const Connection connection = connect();
+	std::atomic<std::uint64_t> received = 0;
+	std::vector<int> times(messages, 0);
+	std::vector<std::jthread> others;
+
+	for (std::uint64_t t = 0; t < posters; t++)
+		others.emplace_back([&, t] {
+			for (std::uint64_t id = t; id < messages; id += posters) {
+				wait_until([&] { return id < received + 8; }, "the messages before it");
+				EXPECT_EQ(post(id, {memory.sge(0, 8)}), 0);
+			}
+		});
+	others.emplace_back([&] {
+		for (std::uint32_t n = 0; received < messages; n++) {
+			EXPECT_EQ(resize(16U << n % 7), 0);
+			std::this_thread::sleep_for(200us);
+		}
+	});
+	others.emplace_back([&] {
+		for (std::uint64_t n = 0; n < messages; n++) {
+			wait_until([&] { return n < received + 32; }, "room for a message");
+			EXPECT_EQ(connection.a->send(), 0);
+			EXPECT_EQ(connection.a->sent().status, IBV_WC_SUCCESS);
+		}
+	});
+	for (std::uint64_t n = 0; n < messages; n++) {
+		const ibv_wc wc = connection.b->received();
+
+		EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+		times.at(wc.wr_id)++;
+		received = n + 1;
+	}
+	EXPECT_TRUE(std::ranges::all_of(times, [](int n) { return n == 1; }));
+}
+
 // --- processes that do what they like -------------------------------------------------------------
+
+/// The command that resizes, with as much of a request behind it as that.
+int raw_resize(const ibv_srq *srq, std::uint32_t requests, const void *response, std::size_t size = sizeof(void *))
+{
+	struct {
+		ib_uverbs_cmd_hdr header;
+		std::uint32_t handle, mask, max_wr, srq_limit;
+		const void *response;
+	} command{};
+	const std::size_t octets = sizeof(command) - sizeof(void *) + size;
+
+	command.header.command = IB_USER_VERBS_CMD_MODIFY_SRQ;
+	command.header.in_words = static_cast<std::uint16_t>(octets / 4);
+	command.handle = srq->handle;
+	command.mask = IBV_SRQ_MAX_WR;
+	command.max_wr = requests;
+	command.response = response;
+	return write(srq->context->cmd_fd, &command, octets) < 0 ? errno : 0;
+}
+
+TEST_F(Shared, SizeOfAQueueWithAnIndexThatCannotBeStays)
+{
+	const Connection connection = connect();
+
+	for (const std::uint32_t wrong : {depth + 1, 3 * depth, 0x80000000U, ~0U}) {
+		queue().ring.publish(queue().next + wrong);
+		EXPECT_EQ(resize(1024), EINVAL);
+	}
+	EXPECT_EQ(query().max_wr, depth);
+	queue().ring.publish(queue().next);
+	EXPECT_EQ(resize(128), 0);
+	expect_works(connection);
+}
+
+TEST_F(Shared, RingThatTheProcessIsNotToldOfIsNotTaken)
+{
+	const Connection connection = connect();
+
+	EXPECT_EQ(raw_resize(srq.get(), 128, nullptr), EFAULT);
+	EXPECT_EQ(raw_resize(srq.get(), 128, reinterpret_cast<const void *>(~0UL << 12)), EFAULT);
+	EXPECT_EQ(raw_resize(srq.get(), 128, nullptr, 4), EINVAL);
+	EXPECT_EQ(raw_resize(srq.get(), 128, nullptr, 0), EINVAL);
+	EXPECT_EQ(query().max_wr, depth);
+	expect_works(connection);
+}
+
+// Where the process goes on with the old ring, nothing of it is taken.
+TEST_F(Shared, OldRingIsNotLookedAtAnyMore)
+{
+	const Connection connection = connect();
+	kiw_create_srq_resp response{};
+
+	post(1);
+	ASSERT_EQ(raw_resize(srq.get(), 128, &response), 0);
+	EXPECT_EQ(response.ring.entries, 128);
+	post(2);
+	ASSERT_EQ(connection.a->send(), 0);
+	EXPECT_WC(connection.b->received(), 1, IBV_WC_SUCCESS);
+	ASSERT_EQ(connection.a->send(), 0);
+	std::this_thread::sleep_for(50ms);
+	EXPECT_TRUE(poll_all(connection.b->recv_cq()).empty());
+}
 
 TEST_F(Shared, IndexThatCannotBeEndsTheQueuePairsThatTake)
 {
