@@ -9,11 +9,15 @@
 #include <linux/rcupdate.h>
 #include <linux/rtnetlink.h>
 #include <linux/sysfs.h>
+#include <linux/uaccess.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_addr.h>
 #include <rdma/iw_cm.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
+
+#define UVERBS_MODULE_NAME kiwarp
+#include <rdma/uverbs_named_ioctl.h>
 
 #include "cm.h"
 #include "cm_number.h"
@@ -213,14 +217,20 @@ static int device_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *
 	return 0;
 }
 
-static int device_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
+static struct kiw_get_context_resp device_context_resp(u32 features)
 {
-	struct kiw_get_context_req req = {};
-	struct kiw_get_context_resp resp = {
+	return (struct kiw_get_context_resp) {
 		.max_inline = KIW_MAX_INLINE,
 		.max_send_sge = KIW_MAX_SGE,
 		.max_recv_sge = KIW_MAX_SGE,
+		.features = features,
 	};
+}
+
+static int device_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
+{
+	struct kiw_get_context_req req = {};
+	struct kiw_get_context_resp resp;
 	int err;
 
 	/* A process without our provider could do nothing here. */
@@ -234,13 +244,41 @@ static int device_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *ud
 		if (req.reserved)
 			return -EINVAL;
 	}
-	resp.features = req.features & KIW_FEATURES;
+	resp = device_context_resp(req.features & KIW_FEATURES);
 	to_kiw_ucontext(ibuctx)->features = resp.features;
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (!err)
 		kiw_rings_init(&to_kiw_ucontext(ibuctx)->rings);
 	return err;
 }
+
+/*
+ * A process imports the context that another one, or itself, has opened. What goes to processes is
+ * what RDMA core's uverbs_copy_to() does: the module needn't depend on ib_uverbs for that.
+ */
+static int device_query_ucontext(struct ib_ucontext *ibuctx, struct uverbs_attr_bundle *attrs)
+{
+	struct kiw_get_context_resp resp = device_context_resp(to_kiw_ucontext(ibuctx)->features);
+	const struct uverbs_attr *attr = uverbs_attr_get(attrs, KIW_ATTR_QUERY_CONTEXT_RESP);
+
+	if (IS_ERR(attr))
+		return 0;
+	if (copy_to_user(u64_to_user_ptr(attr->ptr_attr.data), &resp,
+			 min_t(size_t, attr->ptr_attr.len, sizeof(resp))))
+		return -EFAULT;
+	return 0;
+}
+
+ADD_UVERBS_ATTRIBUTES_SIMPLE(device_query_context, UVERBS_OBJECT_DEVICE,
+			     UVERBS_METHOD_QUERY_CONTEXT,
+			     UVERBS_ATTR_PTR_OUT(KIW_ATTR_QUERY_CONTEXT_RESP,
+						 UVERBS_ATTR_TYPE(struct kiw_get_context_resp),
+						 UA_OPTIONAL));
+
+static const struct uapi_definition device_uapi[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &device_query_context),
+	{},
+};
 
 static void device_dealloc_ucontext(struct ib_ucontext *ibuctx)
 {
@@ -441,6 +479,7 @@ static const struct ib_device_ops device_ops = {
 
 	.alloc_ucontext = device_alloc_ucontext,
 	.dealloc_ucontext = device_dealloc_ucontext,
+	.query_ucontext = device_query_ucontext,
 	.disassociate_ucontext = device_disassociate_ucontext,
 	.mmap = kiw_mmap,
 	.mmap_free = kiw_mmap_free,
@@ -536,6 +575,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) |
 				  BIT_ULL(IB_USER_VERBS_CMD_POST_RECV) |
 				  BIT_ULL(IB_USER_VERBS_CMD_POST_SRQ_RECV);
+	ibdev->driver_def = device_uapi;
 	ib_set_device_ops(ibdev, &device_ops);
 	return dev;
 }

@@ -31,6 +31,8 @@ static_assert(offsetof(Context, ibv) == pabi::context_front);
 
 /// Opens a device; owns cmd_fd from here on, also when it fails.
 verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *private_data);
+/// The same for a descriptor of a device that is open already, by whichever process.
+verbs_context *import_context(ibv_device *device, int cmd_fd);
 void free_context(ibv_context *context);
 
 } // namespace kiw

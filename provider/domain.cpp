@@ -85,6 +85,32 @@ int dealloc_pd(ibv_pd *pd)
 	return 0;
 }
 
+ibv_pd *import_pd(ibv_context *context, std::uint32_t handle)
+{
+	if (Context::from(context).origin.inherited()) {
+		errno = EPERM;
+		return nullptr;
+	}
+	Owner<Domain> domain = make<Domain>();
+	if (!domain) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	// The kernel has no command that asks for a domain: it says what it thinks of the handle when that is used.
+	domain->ibv.context = context;
+	domain->ibv.handle = handle;
+	return &domain.release()->ibv;
+}
+
+void unimport_pd(ibv_pd *pd)
+{
+	Domain &domain = Domain::from(pd);
+
+	// Nobody can be told of a parent domain that still names it: its memory is lost then, and nothing else.
+	if (!domain.users)
+		destroy(&domain);
+}
+
 ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr)
 {
 	if (Context::from(context).origin.inherited()) {

@@ -37,6 +37,8 @@ struct Domain {
 ibv_pd *alloc_pd(ibv_context *context);
 ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr);
 int dealloc_pd(ibv_pd *pd);
+ibv_pd *import_pd(ibv_context *context, std::uint32_t handle);
+void unimport_pd(ibv_pd *pd);
 ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr);
 int dealloc_td(ibv_td *td);
 

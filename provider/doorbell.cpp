@@ -3,12 +3,10 @@
 
 #include <cerrno>
 #include <rdma/ib_user_ioctl_cmds.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "kiwarp-abi.h"
+#include "invocation.hpp"
 
 namespace kiw {
 
@@ -20,32 +18,6 @@ constexpr int tries = 8;
 constexpr bool transient(int error)
 {
 	return error == EINTR || error == EAGAIN || error == ENOMEM;
-}
-
-/// The header of the ioctl, without its flexible array, and the attributes behind it
-struct Invocation {
-	std::uint16_t length;
-	std::uint16_t object_id;
-	std::uint16_t method_id;
-	std::uint16_t num_attrs;
-	std::uint64_t reserved1;
-	std::uint32_t driver_id;
-	std::uint32_t reserved2;
-	ib_uverbs_attr attrs[3];
-};
-
-static_assert(offsetof(Invocation, attrs) == sizeof(ib_uverbs_ioctl_hdr));
-static_assert(offsetof(Invocation, driver_id) == offsetof(ib_uverbs_ioctl_hdr, driver_id));
-static_assert(sizeof(ib_uverbs_attr) == 16);
-
-constexpr ib_uverbs_attr attribute(std::uint16_t id, std::uint16_t length, std::uint64_t data)
-{
-	return {.attr_id = id, .len = length, .flags = UVERBS_ATTR_F_MANDATORY, .attr_data = {}, .data = data};
-}
-
-std::uint64_t address(const void *object)
-{
-	return reinterpret_cast<std::uintptr_t>(object);
 }
 
 } // namespace
@@ -94,26 +66,11 @@ int Doorbell::by_write(const Command &command) const
 
 int Doorbell::by_ioctl(const Command &command) const
 {
-	// uverbs marks the attributes that it answered.
-	Invocation invocation = {
-		.length = sizeof(invocation),
-		.object_id = UVERBS_OBJECT_DEVICE,
-		.method_id = UVERBS_METHOD_INVOKE_WRITE,
-		.num_attrs = 3,
-		.reserved1 = 0,
-		.driver_id = KIWARP_DRIVER_ID,
-		.reserved2 = 0,
-		.attrs =
-			{
-				// What follows the header of a write
-				attribute(UVERBS_ATTR_CORE_IN, sizeof(command) - sizeof(command.header),
-					address(&command.response)),
-				attribute(UVERBS_ATTR_CORE_OUT, sizeof(bad_wr_), address(&bad_wr_)),
-				attribute(UVERBS_ATTR_WRITE_CMD, sizeof(std::uint64_t), command.header.command),
-			},
-	};
-
-	return ::ioctl(fd_, RDMA_VERBS_IOCTL, &invocation) == 0 ? 0 : errno;
+	return invoke(fd_, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE,
+		// What follows the header of a write
+		attribute(UVERBS_ATTR_CORE_IN, sizeof(command) - sizeof(command.header), address(&command.response)),
+		attribute(UVERBS_ATTR_CORE_OUT, sizeof(bad_wr_), address(&bad_wr_)),
+		attribute(UVERBS_ATTR_WRITE_CMD, sizeof(std::uint64_t), command.header.command));
 }
 
 int Doorbell::ring(const Command &command)

@@ -52,4 +52,27 @@ int dereg_mr(pabi::MemoryRegion *mr)
 	return 0;
 }
 
+ibv_mr *import_mr(ibv_pd *pd, std::uint32_t handle)
+{
+	if (Context::from(pd->context).origin.inherited()) {
+		errno = EPERM;
+		return nullptr;
+	}
+	Owner<pabi::MemoryRegion> mr = make<pabi::MemoryRegion>();
+	if (!mr) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int error = ibv_cmd_query_mr(pd, mr.get(), handle)) {
+		errno = error;
+		return nullptr;
+	}
+	return &mr.release()->mr;
+}
+
+void unimport_mr(ibv_mr *mr)
+{
+	destroy(reinterpret_cast<pabi::MemoryRegion *>(mr));
+}
+
 } // namespace kiw

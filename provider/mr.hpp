@@ -15,5 +15,7 @@ namespace kiw {
 ibv_mr *reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, int access);
 int rereg_mr(pabi::MemoryRegion *mr, int flags, ibv_pd *pd, void *address, std::size_t length, int access);
 int dereg_mr(pabi::MemoryRegion *mr);
+ibv_mr *import_mr(ibv_pd *pd, std::uint32_t handle);
+void unimport_mr(ibv_mr *mr);
 
 } // namespace kiw

@@ -69,6 +69,8 @@ constexpr pabi::ContextOps context_ops = {
 	.destroy_srq = destroy_srq,
 	.detach_mcast = detach_mcast,
 	.free_context = free_context,
+	.import_mr = import_mr,
+	.import_pd = import_pd,
 	.modify_cq = modify_cq,
 	.modify_qp = modify_qp,
 	.modify_srq = modify_srq,
@@ -84,6 +86,8 @@ constexpr pabi::ContextOps context_ops = {
 	.req_notify_cq = req_notify_cq,
 	.rereg_mr = rereg_mr,
 	.resize_cq = resize_cq,
+	.unimport_mr = unimport_mr,
+	.unimport_pd = unimport_pd,
 };
 
 void set_operations(verbs_context *context)

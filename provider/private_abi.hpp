@@ -315,8 +315,8 @@ struct ContextOps {
 #if KIW_RDMA_CORE >= 35
 	Unused import_dm = nullptr;
 #endif
-	Unused import_mr = nullptr;
-	Unused import_pd = nullptr;
+	ibv_mr *(*import_mr)(ibv_pd *, std::uint32_t handle) = nullptr;
+	ibv_pd *(*import_pd)(ibv_context *, std::uint32_t handle) = nullptr;
 #if KIW_RDMA_CORE >= 65
 	Unused inc_comp_cntr = nullptr;
 	Unused inc_err_comp_cntr = nullptr;
@@ -377,8 +377,8 @@ struct ContextOps {
 #if KIW_RDMA_CORE >= 35
 	Unused unimport_dm = nullptr;
 #endif
-	Unused unimport_mr = nullptr;
-	Unused unimport_pd = nullptr;
+	void (*unimport_mr)(ibv_mr *) = nullptr;
+	void (*unimport_pd)(ibv_pd *) = nullptr;
 };
 
 static_assert(sizeof(Unused) == 8);
@@ -503,6 +503,7 @@ int ibv_cmd_rereg_mr(kiw::pabi::MemoryRegion *mr, std::uint32_t flags, void *add
 	std::uint64_t iova, int access, ibv_pd *pd, void *request, std::size_t request_size, void *response,
 	std::size_t response_size);
 int ibv_cmd_dereg_mr(kiw::pabi::MemoryRegion *mr);
+int ibv_cmd_query_mr(ibv_pd *pd, kiw::pabi::MemoryRegion *mr, std::uint32_t handle);
 int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, void *request, std::size_t request_size,
 	ib_uverbs_alloc_mw_resp *response, std::size_t response_size);
 int ibv_cmd_dealloc_mw(ibv_mw *mw);

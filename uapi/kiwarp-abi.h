@@ -100,6 +100,12 @@ struct kiw_get_context_resp {
 	__u32 features; /* those of the provider that the module knows, too */
 };
 
+/*
+ * Attribute of the method UVERBS_METHOD_QUERY_CONTEXT, numbered as those of drivers are: gets a
+ * struct kiw_get_context_resp, that of the provider which has opened the device.
+ */
+#define KIW_ATTR_QUERY_CONTEXT_RESP 0x1000
+
 struct kiw_ring_geometry {
 	__aligned_u64 mmap_offset; /* to mmap() with */
 	__aligned_u64 mmap_size;

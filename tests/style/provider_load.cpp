@@ -29,12 +29,13 @@ int source(const char *abi, const char *size)
 		"void *ibv_qp_to_qp_ex(char *qp) { return *(unsigned *)(qp + %s) & 2 ? qp : NULL; }\n",
 		abi, size);
 	for (const char *name : {"ibv_cmd_query_device_any", "ibv_cmd_query_port", "ibv_cmd_alloc_pd",
-		     "ibv_cmd_dealloc_pd", "ibv_cmd_reg_mr", "ibv_cmd_rereg_mr", "ibv_cmd_dereg_mr",
-		     "ibv_cmd_create_ah", "ibv_cmd_destroy_ah", "ibv_cmd_create_cq", "ibv_cmd_resize_cq",
-		     "ibv_cmd_modify_cq", "ibv_cmd_destroy_cq", "ibv_cmd_create_srq", "ibv_cmd_modify_srq",
-		     "ibv_cmd_query_srq", "ibv_cmd_destroy_srq", "ibv_cmd_create_qp", "ibv_cmd_query_qp",
-		     "ibv_cmd_modify_qp", "ibv_cmd_destroy_qp", "ibv_cmd_attach_mcast", "ibv_cmd_detach_mcast",
-		     "verbs_uninit_context", "ibv_get_cq_event", "ibv_ack_cq_events"})
+		     "ibv_cmd_dealloc_pd", "ibv_cmd_reg_mr", "ibv_cmd_rereg_mr", "ibv_cmd_dereg_mr", "ibv_cmd_query_mr",
+		     "ibv_cmd_alloc_mw", "ibv_cmd_dealloc_mw", "ibv_cmd_create_ah", "ibv_cmd_destroy_ah",
+		     "ibv_cmd_create_cq", "ibv_cmd_resize_cq", "ibv_cmd_modify_cq", "ibv_cmd_destroy_cq",
+		     "ibv_cmd_create_srq", "ibv_cmd_modify_srq", "ibv_cmd_query_srq", "ibv_cmd_destroy_srq",
+		     "ibv_cmd_create_qp", "ibv_cmd_query_qp", "ibv_cmd_modify_qp", "ibv_cmd_destroy_qp",
+		     "ibv_cmd_attach_mcast", "ibv_cmd_detach_mcast", "verbs_uninit_context", "ibv_get_cq_event",
+		     "ibv_ack_cq_events"})
 		std::printf("void %s(void) {}\n", name);
 	return 0;
 }

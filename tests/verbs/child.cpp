@@ -403,6 +403,8 @@ int play_part(const std::vector<std::string> &arguments)
 			return part_grouped(arguments.at(1), arguments.at(2));
 		if (part == "part-windows")
 			return part_windows(arguments.at(1));
+		if (part == "part-importer")
+			return part_importer(std::stoi(arguments.at(1)));
 		const auto number = arguments.size() > 1 ? static_cast<std::uint32_t>(std::stoul(arguments[1])) : 0U;
 		if (part == "part-sender")
 			part_sender(static_cast<std::uint16_t>(number));

@@ -27,6 +27,9 @@ int part_thief(std::uint16_t port, std::uint32_t qp_num);
 /// Binds a window, which is made before or behind its region, and stops itself (window_test.cpp).
 int part_windows(const std::string &first);
 
+/// Imports the device whose descriptor comes from a socket, and has its memory written to (import_test.cpp).
+int part_importer(int socket);
+
 class Side;
 
 /// A doorbell as the provider rings it, whatever is in the ring.

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // What the device and its port say about themselves.
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
-#include <fcntl.h>
 #include <fstream>
-#include <rdma/ib_user_verbs.h>
 #include <string>
 #include <unistd.h>
 #include <vector>
 
-#include "kiwarp-abi.h"
+#include "raw.hpp"
 #include "support.hpp"
 
 namespace vt {
@@ -41,34 +37,13 @@ TEST(Device, IsListed)
 	EXPECT_TRUE(found);
 }
 
-/// Opens the device without its provider; own is what the provider's part of the request says. Returns 0 or errno.
-int get_context(const std::vector<std::uint32_t> &own, kiw_get_context_resp &told)
+/// What the device tells a provider whose part of the request is own. Returns 0 or errno.
+int ask_for_context(const std::vector<std::uint32_t> &own, kiw_get_context_resp &told)
 {
-	struct {
-		std::uint32_t async_fd, num_comp_vectors; // those of ib_uverbs_get_context_resp
-		kiw_get_context_resp own;
-	} response{};
-	struct {
-		ib_uverbs_cmd_hdr header;
-		std::uint64_t response;
-		std::array<std::uint32_t, 4> own;
-	} command{};
-	const std::string path = std::string("/dev/infiniband/") + server_device()->device->dev_name;
-	const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+	const int fd = open_uverbs(server_device()->device);
+	const int error = get_context(fd, own, told);
 
-	if (fd < 0)
-		return errno;
-	const std::size_t size = offsetof(decltype(command), own) + own.size() * sizeof(own[0]);
-	command.header.command = IB_USER_VERBS_CMD_GET_CONTEXT;
-	command.header.in_words = static_cast<std::uint16_t>(size / 4);
-	command.header.out_words = sizeof(response) / 4;
-	command.response = reinterpret_cast<std::uintptr_t>(&response);
-	std::copy(own.begin(), own.end(), command.own.begin());
-	const int error = write(fd, &command, size) < 0 ? errno : 0;
-	if (!error)
-		close(static_cast<int>(response.async_fd));
 	close(fd);
-	told = response.own;
 	return error;
 }
 
@@ -76,12 +51,12 @@ TEST(Context, AgreesOnFeaturesWithProvidersBeforeAndAfter)
 {
 	kiw_get_context_resp told{};
 
-	EXPECT_EQ(get_context({}, told), 0);
+	EXPECT_EQ(ask_for_context({}, told), 0);
 	EXPECT_EQ(told.features, 0U);
 	EXPECT_GT(told.max_inline, 0U);
-	EXPECT_EQ(get_context({~0U, 0}, told), 0);
+	EXPECT_EQ(ask_for_context({~0U, 0}, told), 0);
 	EXPECT_EQ(told.features, std::uint32_t{KIW_FEATURES});
-	EXPECT_EQ(get_context({~0U, 0, 1, 2}, told), 0);
+	EXPECT_EQ(ask_for_context({~0U, 0, 1, 2}, told), 0);
 	EXPECT_EQ(told.features, std::uint32_t{KIW_FEATURES});
 }
 
@@ -89,7 +64,7 @@ TEST(Context, RefusesReservedFields)
 {
 	kiw_get_context_resp told{};
 
-	EXPECT_EQ(get_context({0, 1}, told), EINVAL);
+	EXPECT_EQ(ask_for_context({0, 1}, told), EINVAL);
 }
 
 TEST(Device, CanBeOpenedManyTimes)

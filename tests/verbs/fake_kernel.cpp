@@ -504,6 +504,15 @@ int ibv_cmd_rereg_mr(kiw::pabi::MemoryRegion *, std::uint32_t, void *, std::size
 	return 0;
 }
 
+int ibv_cmd_query_mr(ibv_pd *pd, kiw::pabi::MemoryRegion *mr, std::uint32_t handle)
+{
+	FakeKernel::instance->commands++;
+	mr->mr.context = pd->context;
+	mr->mr.pd = pd;
+	mr->mr.handle = handle;
+	return FakeKernel::instance->refuse_create;
+}
+
 int ibv_cmd_dereg_mr(kiw::pabi::MemoryRegion *)
 {
 	FakeKernel::instance->commands++;

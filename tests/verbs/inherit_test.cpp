@@ -139,6 +139,14 @@ protected:
 					return kiw::rereg_mr(&mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0) ==
 					       EPERM;
 				}},
+			{"import_mr",
+				[this] {
+					return not_made(kiw::import_mr(kernel.pd(), 1));
+				}},
+			{"import_pd",
+				[this] {
+					return not_made(kiw::import_pd(kernel.context(), 1));
+				}},
 			{"dereg_mr",
 				[this] {
 					return kiw::dereg_mr(&mr) == EPERM;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "raw.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <fcntl.h>
+#include <rdma/ib_user_verbs.h>
+#include <string>
+#include <unistd.h>
+
+#include "support.hpp"
+
+namespace vt {
+
+int open_uverbs(const ibv_device *device)
+{
+	const std::string path = std::string("/dev/infiniband/") + device->dev_name;
+	const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		fail(path, errno);
+	return fd;
+}
+
+int get_context(int fd, const std::vector<std::uint32_t> &own, kiw_get_context_resp &told)
+{
+	struct {
+		std::uint32_t async_fd, num_comp_vectors; // those of ib_uverbs_get_context_resp
+		kiw_get_context_resp own;
+	} response{};
+	struct {
+		ib_uverbs_cmd_hdr header;
+		std::uint64_t response;
+		std::array<std::uint32_t, 4> own;
+	} command{};
+
+	const std::size_t size = offsetof(decltype(command), own) + own.size() * sizeof(own[0]);
+	command.header.command = IB_USER_VERBS_CMD_GET_CONTEXT;
+	command.header.in_words = static_cast<std::uint16_t>(size / 4);
+	command.header.out_words = sizeof(response) / 4;
+	command.response = reinterpret_cast<std::uintptr_t>(&response);
+	std::copy(own.begin(), own.end(), command.own.begin());
+	const int error = ::write(fd, &command, size) < 0 ? errno : 0;
+	if (!error)
+		::close(static_cast<int>(response.async_fd));
+	told = response.own;
+	return error;
+}
+
+} // namespace vt
