@@ -132,6 +132,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool orderly)
 {
 	kiw_stream_assert_held(s);
+	kiw_stream_count_retransmits(s, true);
 	if (!orderly || qp->state == KIW_QP_TERMINATE)
 		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
 	else
@@ -157,6 +158,7 @@ static void attach_reset(struct kiw_stream *s)
 	kiw_stream_assert_held(s);
 	s->fin_sent = false;
 	kiw_rx_done(s);
+	kiw_stream_count_retransmits(s, true);	/* TCP forgets that, too */
 	s->sk->sk_prot->disconnect(s->sk, 0);
 	kiw_tx_drop(s);
 }

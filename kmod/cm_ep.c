@@ -363,6 +363,7 @@ static enum kiw_end ep_end_stream(struct kiw_ep *ep, enum kiw_end how)
 
 	ep->stream = NULL;
 	kiw_stream_stop(s, how == KIW_END_DONE);
+	ep->retransmits = s->retransmits;
 	/* Nobody else changes it any more. Without a FIN the peer would take data for cut off. */
 	how = how != KIW_END_RESET && s->fin_sent ? KIW_END_FIN : KIW_END_RESET;
 	kiw_stream_put(s);
@@ -378,8 +379,10 @@ static void ep_close(struct kiw_ep *ep, enum kiw_end how)
 	kiw_ep_enter(ep, KIW_ST_DEAD);
 	kiw_ep_deadline(ep, 0);
 	kiw_ep_unhook(ep);
-	if (ep->sock)
+	if (ep->sock) {
+		kiw_stat_retransmits(&ep->dev->stats, ep->sock->sk, ep->retransmits);
 		kiw_sock_close(ep->sock, how == KIW_END_RESET);
+	}
 	ep->sock = NULL;
 }
 

@@ -215,6 +215,7 @@ struct kiw_ep_ops {
  * @ord: likewise
  * @status: for KIW_OWED_REPLY
  * @cookie: index in the table of requests, or 0
+ * @retransmits: of the connection, those that the device's counter has
  * @acked: TCP's snd_una when @deadline was set, in CLOSING and LINGER
  * @again: jiffies, valid with @retry
  * @deadline: jiffies at which the patience with the current state ends
@@ -248,6 +249,7 @@ struct kiw_ep {
 	u8			ord;
 	int			status;
 	u32			cookie;
+	u32			retransmits;
 	u32			acked;
 	unsigned long		again;
 	unsigned long		deadline;

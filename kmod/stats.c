@@ -7,9 +7,22 @@
 #include <rdma/ib_pma.h>
 #include <rdma/ib_verbs.h>
 
+#include "qp.h"
+#include "stream.h"
 #include "types.h"
 
-static const struct rdma_stat_desc stats_names[KIW_STAT_NUM] = {
+/* Behind enum kiw_stat: the traffic */
+enum {
+	STATS_SENT_FPDUS = KIW_STAT_NUM,
+	STATS_RECEIVED_FPDUS,
+	STATS_SENT_BYTES,
+	STATS_RECEIVED_BYTES,
+	STATS_LENT_BYTES,
+	STATS_COPIED_BYTES,
+	STATS_NUM
+};
+
+static const struct rdma_stat_desc stats_names[STATS_NUM] = {
 	[KIW_STAT_CONNECTS].name	= "connects",
 	[KIW_STAT_CONNECT_FAILS].name	= "connect_fails",
 	[KIW_STAT_MPA_REJECTS].name	= "mpa_rejects",
@@ -22,7 +35,7 @@ static const struct rdma_stat_desc stats_names[KIW_STAT_NUM] = {
 	[KIW_STAT_LLP_LOST].name	= "connections_lost",
 	[KIW_STAT_CQ_OVERFLOWS].name	= "cq_overflows",
 	[KIW_STAT_RING_ERRORS].name	= "ring_errors",
-	[KIW_STAT_LENT_BYTES].name	= "lent_bytes",
+	[KIW_STAT_TCP_RETRANSMITS].name	= "tcp_retransmits",
 	[KIW_STAT_UD_MALFORMED].name	= "ud_malformed",
 	[KIW_STAT_UD_VERSIONS].name	= "ud_versions",
 	[KIW_STAT_UD_CRC_ERRORS].name	= "ud_crc_errors",
@@ -35,28 +48,17 @@ static const struct rdma_stat_desc stats_names[KIW_STAT_NUM] = {
 	[KIW_STAT_UD_RECORD_FULL].name	= "ud_record_full",
 	[KIW_STAT_UD_RECORD_LATE].name	= "ud_record_late",
 	[KIW_STAT_UD_RECORD_TIMEOUTS].name = "ud_record_timeouts",
+	[STATS_SENT_FPDUS].name		= "sent_fpdus",
+	[STATS_RECEIVED_FPDUS].name	= "received_fpdus",
+	[STATS_SENT_BYTES].name		= "sent_bytes",
+	[STATS_RECEIVED_BYTES].name	= "received_bytes",
+	[STATS_LENT_BYTES].name		= "lent_bytes",
+	[STATS_COPIED_BYTES].name	= "copied_bytes",
 };
-
-struct rdma_hw_stats *kiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
-{
-	/* Reading them costs next to nothing: never show an old value. */
-	return rdma_alloc_hw_stats_struct(stats_names, KIW_STAT_NUM, 0);
-}
-
-int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index)
-{
-	struct kiw_device *dev = to_kiw_device(ibdev);
-	unsigned int i;
-
-	if (!port)
-		return -EINVAL;
-	for (i = 0; i < KIW_STAT_NUM; i++)
-		stats->value[i] = atomic64_read(&dev->stats.v[i]);
-	return KIW_STAT_NUM;
-}
 
 int kiw_stats_init(struct kiw_stats *stats)
 {
+	spin_lock_init(&stats->retransmits);
 	stats->traffic = alloc_percpu(struct kiw_traffic);
 	return stats->traffic ? 0 : -ENOMEM;
 }
@@ -72,6 +74,9 @@ static struct kiw_traffic stats_traffic_sum(const struct kiw_stats *stats)
 	struct kiw_traffic sum = {};
 	int cpu;
 
+	/* First: it is part of what was added to @sent_bytes before. */
+	for_each_possible_cpu(cpu)
+		sum.lent_bytes += READ_ONCE(per_cpu_ptr(stats->traffic, cpu)->lent_bytes);
 	for_each_possible_cpu(cpu) {
 		const struct kiw_traffic *t = per_cpu_ptr(stats->traffic, cpu);
 
@@ -81,6 +86,51 @@ static struct kiw_traffic stats_traffic_sum(const struct kiw_stats *stats)
 		sum.received_fpdus += READ_ONCE(t->received_fpdus);
 	}
 	return sum;
+}
+
+/* The connections that there are tell how often TCP has sent again. */
+static void stats_count_retransmits(struct kiw_device *dev)
+{
+	unsigned long qpn = 0;
+	struct kiw_stream *s;
+	struct kiw_qp *qp;
+
+	while ((qp = kiw_qp_next_of(dev, &qpn))) {
+		s = kiw_stream_of(qp);
+		if (s) {
+			kiw_stream_count_retransmits(s, false);
+			kiw_stream_put(s);
+		}
+		kiw_qp_put(qp);
+		cond_resched();
+	}
+}
+
+struct rdma_hw_stats *kiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
+{
+	/* Reading them costs little: never show an old value. */
+	return rdma_alloc_hw_stats_struct(stats_names, STATS_NUM, 0);
+}
+
+int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index)
+{
+	struct kiw_device *dev = to_kiw_device(ibdev);
+	struct kiw_traffic sum;
+	unsigned int i;
+
+	if (!port)
+		return -EINVAL;
+	stats_count_retransmits(dev);
+	for (i = 0; i < KIW_STAT_NUM; i++)
+		stats->value[i] = atomic64_read(&dev->stats.v[i]);
+	sum = stats_traffic_sum(&dev->stats);
+	stats->value[STATS_SENT_FPDUS] = sum.sent_fpdus;
+	stats->value[STATS_RECEIVED_FPDUS] = sum.received_fpdus;
+	stats->value[STATS_SENT_BYTES] = sum.sent_bytes;
+	stats->value[STATS_RECEIVED_BYTES] = sum.received_bytes;
+	stats->value[STATS_LENT_BYTES] = sum.lent_bytes;
+	stats->value[STATS_COPIED_BYTES] = sum.sent_bytes - min(sum.sent_bytes, sum.lent_bytes);
+	return STATS_NUM;
 }
 
 static void stats_put_class_info(u8 *data)

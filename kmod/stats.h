@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Counters of one device. `rdma statistic` and the folder hw_counters in sysfs show the rare
- * events, the folder counters the traffic.
+ * Counters of one device. `rdma statistic` and the folder hw_counters in sysfs show all of them,
+ * the folder counters the traffic in the words of InfiniBand.
  */
 #ifndef KIWARP_STATS_H
 #define KIWARP_STATS_H
 
 #include <linux/atomic.h>
 #include <linux/percpu.h>
+#include <linux/spinlock.h>
+#include <linux/tcp.h>
 #include <linux/types.h>
 
 struct ib_device;
@@ -30,7 +32,7 @@ enum kiw_stat {
 	KIW_STAT_LLP_LOST,		/* streams reset, timed out, or closed too early */
 	KIW_STAT_CQ_OVERFLOWS,
 	KIW_STAT_RING_ERRORS,		/* QPs with nonsense in their mapped rings */
-	KIW_STAT_LENT_BYTES,		/* payload that TCP was handed without a copy */
+	KIW_STAT_TCP_RETRANSMITS,	/* segments, see kiw_stream_count_retransmits() */
 	/* Datagrams that were dropped, each for the first reason that applies */
 	KIW_STAT_UD_MALFORMED,		/* not of our protocol, or with headers that it hasn't */
 	KIW_STAT_UD_VERSIONS,		/* of another version */
@@ -52,6 +54,7 @@ enum kiw_stat {
 /**
  * struct kiw_traffic - what streams have carried in full operation, and datagrams; one for each CPU
  * @sent_bytes: FPDUs that TCP has taken, with their headers, CRCs and markers; the same of UDP
+ * @lent_bytes: those of them that TCP was handed without a copy
  * @sent_fpdus: their number
  * @received_bytes: FPDUs that have been received, also those under way; datagrams that weren't
  *	dropped
@@ -59,6 +62,7 @@ enum kiw_stat {
  */
 struct kiw_traffic {
 	u64	sent_bytes;
+	u64	lent_bytes;
 	u64	sent_fpdus;
 	u64	received_bytes;
 	u64	received_fpdus;
@@ -67,10 +71,12 @@ struct kiw_traffic {
 /**
  * struct kiw_stats - all counters
  * @v: rare events
+ * @retransmits: protects what streams have told of theirs; taken by readers and when one ends
  * @traffic: added to once for each batch that is sent, and each run of the receive pump
  */
 struct kiw_stats {
 	atomic64_t			v[KIW_STAT_NUM];
+	spinlock_t			retransmits;
 	struct kiw_traffic __percpu	*traffic;
 };
 
@@ -84,9 +90,29 @@ static inline void kiw_stat_add(struct kiw_stats *stats, enum kiw_stat which, u3
 	atomic64_add(n, &stats->v[which]);
 }
 
-static inline void kiw_traffic_sent(struct kiw_stats *stats, u32 bytes, u32 fpdus)
+/**
+ * kiw_stat_retransmits() - count the segments that TCP has sent again on a connection
+ * @stats: counters
+ * @sk: socket of the connection
+ * @before: those of them that have been counted
+ *
+ * Return: the number of the others. A socket that was disconnected has forgotten all.
+ */
+static inline u32 kiw_stat_retransmits(struct kiw_stats *stats, const struct sock *sk, u32 before)
+{
+	s32 more = READ_ONCE(tcp_sk(sk)->total_retrans) - before;
+
+	if (more <= 0)
+		return 0;
+	kiw_stat_add(stats, KIW_STAT_TCP_RETRANSMITS, more);
+	return more;
+}
+
+static inline void kiw_traffic_sent(struct kiw_stats *stats, u32 bytes, u32 lent, u32 fpdus)
 {
 	this_cpu_add(stats->traffic->sent_bytes, bytes);
+	if (lent)
+		this_cpu_add(stats->traffic->lent_bytes, lent);
 	this_cpu_add(stats->traffic->sent_fpdus, fpdus);
 }
 

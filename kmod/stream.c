@@ -167,6 +167,18 @@ void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u3
 	kiw_sq_complete(s->qp);
 }
 
+void kiw_stream_count_retransmits(struct kiw_stream *s, bool last)
+{
+	struct kiw_stats *stats = &s->dev->stats;
+
+	spin_lock(&stats->retransmits);
+	if (!s->counted) {
+		s->retransmits += kiw_stat_retransmits(stats, s->sk, s->retransmits);
+		s->counted = last;
+	}
+	spin_unlock(&stats->retransmits);
+}
+
 /* --- references ---------------------------------------------------------------------------- */
 
 static void stream_free(struct kref *ref)

@@ -58,6 +58,8 @@
  * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
  *	reference while queued.
  * @bell: looks after the stream in softirq, see kiw_stream_ring()
+ * @retransmits: those that the device's counter has; it, and the next, under &kiw_stats.retransmits
+ * @counted: the counter has all that this stream is to tell it
  * @saved_data_ready: the socket's own callbacks
  * @saved_state_change:
  * @saved_write_space:
@@ -102,6 +104,8 @@ struct kiw_stream {
 	enum ib_event_type	async;
 	struct delayed_work	work;
 	struct kiw_bh_work	bell;
+	u32			retransmits;
+	bool			counted;
 	void			(*saved_data_ready)(struct sock *sk);
 	void			(*saved_state_change)(struct sock *sk);
 	void			(*saved_write_space)(struct sock *sk);
@@ -173,6 +177,13 @@ static inline bool kiw_stream_lends(const struct kiw_stream *s)
 	kiw_stream_assert_held(s);
 	return !list_empty(&s->lend.loans);
 }
+
+/**
+ * kiw_stream_count_retransmits() - add what TCP has sent again since the last call to the counter
+ * @s: stream; process context, socket locked or not
+ * @last: the stream ends: no later call adds anything, and @s->retransmits doesn't change any more
+ */
+void kiw_stream_count_retransmits(struct kiw_stream *s, bool last);
 
 /** kiw_stream_kick() - have somebody do what is due soon; socket lock held, any context */
 void kiw_stream_kick(struct kiw_stream *s);

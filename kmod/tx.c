@@ -216,9 +216,7 @@ static void tx_batch_done(struct kiw_stream *s)
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_loan *loan = tx->batch.loan;
 
-	kiw_traffic_sent(&s->dev->stats, tx->batch.len, tx->batch.fpdus);
-	if (tx->batch.lent)
-		kiw_stat_add(&s->dev->stats, KIW_STAT_LENT_BYTES, tx->batch.lent);
+	kiw_traffic_sent(&s->dev->stats, tx->batch.len, tx->batch.lent, tx->batch.fpdus);
 	kiw_batch_clear(&tx->batch);
 	tx_requests_sent(s);
 	kiw_loan_put(loan);

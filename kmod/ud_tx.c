@@ -241,7 +241,7 @@ static int udtx_hand_over(struct kiw_ud *ud, struct kiw_ud_path *path, u32 n)
 	ret = sock_sendmsg(ud->sock, &msg);
 	if (ret < 0)
 		return ret == -ENOBUFS ? -ENOMEM : ret;	/* so UDP says, too */
-	kiw_traffic_sent(&ud->qp->dev->stats, n, DIV_ROUND_UP(n, ud->train.size));
+	kiw_traffic_sent(&ud->qp->dev->stats, n, 0, DIV_ROUND_UP(n, ud->train.size));
 	b->sent += n;
 	return 0;
 }
