@@ -106,6 +106,15 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 #define struct_size_t(type, member, count)	struct_size((type *)NULL, member, count)
 #endif
 
+/* 6.10: drivers add to what is shown of SRQs */
+static inline void kiw_show_srqs(struct ib_device *ibdev,
+				 int (*fill)(struct sk_buff *msg, struct ib_srq *ibsrq))
+{
+#ifdef KIW_HAVE_FILL_RES_SRQ
+	ibdev->ops.fill_res_srq_entry = fill;
+#endif
+}
+
 /* 6.3: udev can be told to leave a name alone */
 #ifndef KIW_HAVE_IB_MARK_NAME
 static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)

@@ -472,6 +472,7 @@ static const struct ib_device_ops device_ops = {
 	.get_hw_stats = kiw_get_hw_stats,
 	.fill_res_qp_entry = kiw_fill_res_qp,
 	.fill_res_cq_entry = kiw_fill_res_cq,
+	.fill_res_mr_entry = kiw_fill_res_mr,
 	.get_dev_fw_str = device_get_fw_str,
 	.process_mad = kiw_process_mad,
 	.device_group = &device_attribute_group,
@@ -577,6 +578,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 				  BIT_ULL(IB_USER_VERBS_CMD_POST_SRQ_RECV);
 	ibdev->driver_def = device_uapi;
 	ib_set_device_ops(ibdev, &device_ops);
+	kiw_show_srqs(ibdev, kiw_fill_res_srq);
 	return dev;
 }
 

@@ -13,5 +13,7 @@ struct sk_buff;
  */
 int kiw_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
 int kiw_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+int kiw_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr);
+int kiw_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq);
 
 #endif /* KIWARP_RES_H */

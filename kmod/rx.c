@@ -85,8 +85,11 @@ void kiw_rx_pump(struct kiw_stream *s)
 	WRITE_ONCE(sk->sk_rcvlowat,
 		   rx->stopped ? 1 :
 		   kiw_receive_waits(rx) ? INT_MAX : min_t(u32, rx->want, INT_MAX));
-	if (cur.source.seq != start)
+	if (cur.source.seq != start) {
 		kiw_traffic_received(&s->dev->stats, cur.source.seq - start, fpdus);
+		s->rx_bytes += cur.source.seq - start;
+		s->rx_fpdus += fpdus;
+	}
 	s->rx_taken = (rx->stopped ? cur.source.end : cur.source.seq) - first;
 	kiw_source_close(&cur.source);
 }

@@ -321,9 +321,14 @@ int kiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 int kiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
 	struct kiw_srq *srq = to_kiw_srq(ibsrq);
+	struct kiw_ring_map map = {};
 
 	WARN_ON_ONCE(!list_empty(&srq->line) || srq->granted);
-	kiw_ring_free(&srq->rq.map);
+	/* Not every RDMA core has ceased to show the SRQ, see res.c. */
+	spin_lock_bh(&srq->lock);
+	swap(srq->rq.map, map);
+	spin_unlock_bh(&srq->lock);
+	kiw_ring_free(&map);
 	mutex_destroy(&srq->resizing);
 	atomic_dec(&to_kiw_device(ibsrq->device)->num_srq);
 	return 0;

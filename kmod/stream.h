@@ -47,6 +47,8 @@
  * @terminated: a Terminate was sent or received: there is none to send any more
  * @rx: receive machine
  * @rx_taken: bytes that the receive machine is through with, but TCP hasn't been told of
+ * @rx_bytes: all that was received, as &struct kiw_traffic counts it
+ * @rx_fpdus: likewise
  * @rx_first: no FPDU has been delivered yet
  * @write_goes_on: the last segment of a Write wasn't the last of its message
  * @write_len: bytes of the last Write, of which the peer hasn't told the program yet
@@ -93,6 +95,8 @@ struct kiw_stream {
 
 	struct kiw_receive	rx ____cacheline_aligned_in_smp;
 	u32			rx_taken;
+	u64			rx_bytes;
+	u64			rx_fpdus;
 	bool			rx_first;
 	bool			write_goes_on;
 	u32			write_len;

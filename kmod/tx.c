@@ -217,6 +217,9 @@ static void tx_batch_done(struct kiw_stream *s)
 	struct kiw_loan *loan = tx->batch.loan;
 
 	kiw_traffic_sent(&s->dev->stats, tx->batch.len, tx->batch.lent, tx->batch.fpdus);
+	tx->sent_bytes += tx->batch.len;
+	tx->lent_bytes += tx->batch.lent;
+	tx->sent_fpdus += tx->batch.fpdus;
 	kiw_batch_clear(&tx->batch);
 	tx_requests_sent(s);
 	kiw_loan_put(loan);

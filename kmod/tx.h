@@ -45,6 +45,9 @@ enum kiw_message {
  * @batch_index: send requests before this are wholly in the batch or earlier ones
  * @sent_index: send requests before this are wholly with TCP
  * @done_index: send requests before this have been marked as done, but for Reads
+ * @sent_bytes: all that TCP has taken, as &struct kiw_traffic counts it
+ * @lent_bytes: likewise
+ * @sent_fpdus: likewise
  */
 struct kiw_tx {
 	bool			gate;
@@ -71,6 +74,9 @@ struct kiw_tx {
 	u32			batch_index;
 	u32			sent_index;
 	u32			done_index;
+	u64			sent_bytes;
+	u64			lent_bytes;
+	u64			sent_fpdus;
 };
 
 /**

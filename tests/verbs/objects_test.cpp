@@ -289,6 +289,8 @@ TEST_F(Objects, AreShownWhileTheyComeAndGo)
 		const std::jthread churn([&] {
 			while (!over) {
 				const Cq own = make_cq(context, 64);
+				const Srq shared = make_srq(pd.get(), 64);
+				const Region region{pd.get(), 10000};
 				ibv_qp_init_attr attr = attributes();
 				attr.send_cq = attr.recv_cq = own.get();
 				const Qp connected(ibv_create_qp(pd.get(), &attr));
@@ -299,6 +301,8 @@ TEST_F(Objects, AreShownWhileTheyComeAndGo)
 		for (int round = 0; round < 50; round++) {
 			EXPECT_TRUE(run("rdma -dd resource show qp >/dev/null")) << round;
 			EXPECT_TRUE(run("rdma -dd resource show cq >/dev/null")) << round;
+			EXPECT_TRUE(run("rdma -dd resource show mr >/dev/null")) << round;
+			EXPECT_TRUE(run("rdma -dd resource show srq >/dev/null")) << round;
 		}
 		over = true;
 	}
