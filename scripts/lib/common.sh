@@ -49,6 +49,14 @@ once() {
 	)
 }
 
+# checkout_id: the commit, followed by "+" if files of the checkout differ from it. The table that names it doesn't count.
+checkout_id() {
+	local id
+	id=$(git -C "$TOP" rev-parse HEAD)
+	[ -z "$(git -C "$TOP" status --porcelain -- . ':!Documentation/platforms.md')" ] || id+=+
+	echo "$id"
+}
+
 need_root() { [ "$(id -u)" = 0 ] || die 2 "must run as root"; }
 
 # host_packages NAME...: installs those that are missing, never a server
