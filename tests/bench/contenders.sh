@@ -17,6 +17,7 @@ TOOLS=/usr/lib/kiwarp/tests
 MODULES=/usr/lib/kiwarp/guest
 IPERF3_MOST=1048576
 AHEAD=8192	# messages that a sender by events may be ahead
+CONTROL=10.79.0.2	# where the ends of a flow of datagrams agree, over a link that isn't measured
 port=20000
 
 # prepare: makes what the guests don't have by themselves
@@ -125,6 +126,17 @@ set_link() {
 		[ $# = 0 ] || $host tc qdisc add dev "$device" root netem limit 100000 rate "$1gbit" delay $(($2 / 2))us || return
 	done
 	[ $# = 0 ] || link="$1 Gbit/s, $2 us"
+}
+
+# set_loss [PERCENT]: of the packets to right, so many are lost. TBF cuts up what is longer than a packet, which netem would lose as a
+# whole. At such a rate a packet takes no time, and sets no timer.
+set_loss() {
+	link=
+	left tc qdisc delete dev veth0 root 2>/dev/null
+	[ $# != 0 ] || return 0
+	left tc qdisc add dev veth0 root handle 1: tbf rate 10000tbit burst 2000 limit 100000000 &&
+		left tc qdisc add dev veth0 parent 1: netem limit 100000 loss "$1%" || return
+	link="$1 % lost"
 }
 
 # both SERVER... -- CLIENT...: runs both, the client once the server listens on $port; both must end with 0. Leaves their
@@ -284,6 +296,72 @@ measure_latency() {
 	pace=$(awk -v v="$value" 'BEGIN { print 1e6 / (2 * v) }')
 }
 
+# datagrams CONTENDER MODE OPTION...: what that contender does in place of the cell's kind; sets "line" to what it prints
+datagrams() {
+	local device=ours does=$kind mode=$2
+	case $1.$kind in
+	rc.ud_send) does=rc_send ;;
+	rc.record) does=rc_write ;;
+	siw.*) device=siw does=rc_write ;;
+	whole.*) does=ud_send ;;
+	esac
+	local options=(--kind "$does" --data "${ADDRESS[$device]}" --octets "$octets" "${@:3}")
+	both $TOOLS/bench_datagram "$mode" server $CONTROL "$port" --device "${RIGHT_DEV[$device]}" "${options[@]}" -- \
+		$TOOLS/bench_datagram "$mode" client $CONTROL "$port" --device "${LEFT_DEV[$device]}" "${options[@]}" || return
+	line=$(cat "$WORK/client")
+}
+
+# arrived FIELD: a note if that field of "line" says that less has come than was sent
+arrived() { note=$(awk -v f="$1" '$f < 99.95 { printf "%.1f %% arrived", $f }' <<<"$line"); }
+
+# measure_datagram_latency: microseconds, median; half of a round trip. Who waits polls, for Writes through a connection the memory.
+measure_datagram_latency() {
+	if [ "$KERNELS$(nproc)" = 11 ]; then
+		reason="one processor can't run two that poll"
+		return 1
+	fi
+	local tracer=(taskset -c 0) server_tracer=(taskset -c $(($(nproc) - 1)))
+	datagrams "$1" latency --count "$2" && figure "$line" 1 0.1 1000000 1 || return
+	pace=$(awk -v v="$value" 'BEGIN { print 1e6 / (2 * v) }')
+}
+
+# measure_datagram_rate CONTENDER MILLISECONDS: thousands of messages per second that have come, sent in lists of 32, with up to 256
+# under way
+measure_datagram_rate() {
+	local options=(--list 32 --ms "$2") field=3
+	case $1 in
+	udp*)
+		field=2
+		options+=(--octets "$octets" --data "${ADDRESS[tcp]}")
+		[ "$1" = udp ] || options+=(--segment)
+		[ "$1" != udp_join ] || options+=(--join)
+		both $TOOLS/bench_udp messages server $CONTROL "$port" "${options[@]}" -- \
+			$TOOLS/bench_udp messages client $CONTROL "$port" "${options[@]}" && line=$(cat "$WORK/client") &&
+			figure "$line" 1 0.01 1000000000 0.001
+		;;
+	*) datagrams "$1" flow "${options[@]}" --window 256 && figure "$line" 2 0.01 1000000000 0.001 ;;
+	esac && arrived $field
+}
+
+# measure_datagram_bandwidth CONTENDER MILLISECONDS: megabytes (10^6) per second that have come. What is under way, a few messages, is
+# bounded so that the receiver needn't drop any.
+measure_datagram_bandwidth() {
+	datagrams "$1" flow --ms "$2" --window $((octets > 524288 ? 4 : 8)) --sleep && figure "$line" 1 0.0001 1000000 1e-6 && arrived 3
+}
+
+# measure_loss CONTENDER MILLISECONDS: the same where packets get lost. Of a message that was written all counts that has come, of
+# Sends those that are whole, each as long as a datagram can be. An incomplete message takes up one of the target's 64 records until
+# its time is over: that many are never under way.
+measure_loss() {
+	local options=(--ms "$2" --sleep) window=$((octets > 524288 ? 4 : octets > 65536 ? 12 : 48))
+	case $1 in
+	ours) options+=(--record-timeout 10) ;;
+	whole) window=$((window * ((octets + 65482) / 65483))) ;;
+	rc) window=$((octets * 48 > 4194304 ? 4194304 / octets : 48)) ;;
+	esac
+	datagrams "$1" flow "${options[@]}" --window $window && figure "$line" 1 0.0001 1000000 1e-6 && arrived 3
+}
+
 # measure_rate: thousands of messages per second, a list of 32 requests at a time. TCP may put several of its messages in a
 # segment, as it does unless it is told not to.
 measure_rate() {
@@ -343,16 +421,21 @@ settled_memory() {
 }
 
 # measure_memory CONTENDER CONNECTIONS: kilobytes of kernel memory that one end of an idle connection takes; with a queue pair of 16
-# requests each way, where it has one.
+# requests each way, where it has one. Or that one end takes for each peer of a datagram queue pair, that queue pair and all else of
+# both programs included; peers come and go, and the one end keeps an address handle for each.
 measure_memory() {
-	local tool=bench_cm before after pids held
-	[ "$1" != tcp ] || tool=bench_tcp
+	local tool=(bench_cm idle) at=${ADDRESS[$1]} options=(--count "$2") server=() client=() ends=2 before after pids held
+	[ "$1" != tcp ] || tool=(bench_tcp idle)
+	if [ "$kind" = peers ]; then
+		tool=(bench_datagram peers) at=$CONTROL ends=1
+		options+=(--data "${ADDRESS[$1]}") server=(--device "${RIGHT_DEV[$1]}") client=(--device "${LEFT_DEV[$1]}")
+	fi
 	reason=
 	before=$(settled_memory)
-	right timeout -k 2 "$LIMIT" $TOOLS/$tool idle server "${ADDRESS[$1]}" "$port" --count "$2" >"$WORK/server" 2>&1 &
+	right timeout -k 2 "$LIMIT" "$TOOLS/${tool[0]}" "${tool[1]}" server "$at" "$port" "${options[@]}" "${server[@]}" >"$WORK/server" 2>&1 &
 	pids=($!)
 	PORT=$port until_true settled "${pids[0]}" || :
-	left timeout -k 2 "$LIMIT" $TOOLS/$tool idle client "${ADDRESS[$1]}" "$port" --count "$2" >"$WORK/client" 2>&1 &
+	left timeout -k 2 "$LIMIT" "$TOOLS/${tool[0]}" "${tool[1]}" client "$at" "$port" "${options[@]}" "${client[@]}" >"$WORK/client" 2>&1 &
 	pids+=($!)
 	until_true idle_or_gone "${pids[1]}" || :
 	held=$(sed -n 's/^up //p' "$WORK/client")
@@ -360,7 +443,10 @@ measure_memory() {
 		reason="the connections didn't come up"
 	else
 		after=$(settled_memory)
-		figure "$(awk -v a="$after" -v b="$before" -v n="$held" 'BEGIN { print (a - b) / (2 * n) }')" 1 0.01 100000 1 || :
+		# What is next to nothing may be lost in what comes and goes by itself.
+		[ $ends = 2 ] || [ "$after" -gt "$before" ] || note="lost in what varies by itself" after=$before
+		figure "$(awk -v a="$after" -v b="$before" -v n="$((ends * held))" 'BEGIN { printf "%.6f", (a - b) / n }')" 1 \
+			$((ends - 1))e-2 100000 1 || :
 	fi
 	[ -z "$held" ] || [ "$held" = "$2" ] || note="only $held connections: $(sed -n 's/^after .*: //p' "$WORK/client" | head -n 1)"
 	kill "${pids[@]}" 2>/dev/null

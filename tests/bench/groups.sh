@@ -10,6 +10,7 @@ first_iterations() {
 	bandwidth.* | cpu.* | pipe.*) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
 	connections.*) echo 50 ;;
 	rate.*) echo 3200 ;;
+	datagram_rate.* | datagram_bandwidth.* | loss.*) echo $((TENTHS * 100)) ;; # milliseconds
 	counters.connection) echo 512 ;;
 	counters.*) echo 4096 ;;
 	*) echo 500 ;;
@@ -23,6 +24,7 @@ next_iterations() {
 	cpu) iterations "$1" $((2 * TENTHS)) 30 300000 1 ;;
 	connections) iterations "$1" "$TENTHS" 30 50000 1 ;;
 	rate) iterations "$1" "$TENTHS" 320 3000000 32 ;;
+	datagram_rate | datagram_bandwidth | loss) first_iterations ;;
 	*) iterations "$1" "$TENTHS" 1000 200000 1 ;;
 	esac
 }
@@ -154,12 +156,68 @@ group_cpu() {
 group_memory() {
 	local rep n
 	the_group memory memory
-	kind=idle octets=0 qps=10000 LIMIT=240
+	octets=0 qps=10000 LIMIT=240
 	echo "memory"
 	for ((rep = 1; rep <= (REPETITIONS + 2) / 3; rep++)); do
+		kind=idle
 		turns ours siw
 		stream_turns stream tcp
+		kind=peers
+		turns ours
 	done
+}
+
+# Datagrams have their CRC always. Connections have it as well where it is on; sockets and siw compete without.
+group_datagram() {
+	local rep crc_now crcs="off on"
+	[ "$SCOPE" = full ] || crcs=off
+	echo "datagrams"
+	the_group datagram-latency datagram_latency
+	octets=64
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for crc_now in $crcs; do
+			set_crc "$crc_now"
+			for kind in ud_send record; do turns ours rc; done
+		done
+	done
+	the_group datagram-rate datagram_rate
+	kind=ud_send octets=1024
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for crc_now in $crcs; do
+			set_crc "$crc_now"
+			turns ours rc
+			[ "$crc_now" = on ] || turns udp udp_segment udp_join
+		done
+	done
+	the_group datagram-bandwidth datagram_bandwidth
+	kind=record
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for crc_now in $crcs; do
+			set_crc "$crc_now"
+			for octets in 262144 1048576; do
+				turns ours rc
+				[ "$crc_now" = on ] || turns siw
+			done
+		done
+	done
+	set_crc off
+}
+
+group_loss() {
+	local rep percent losses="0.1 0.5 1 5" sizes="65536 262144 1048576"
+	the_group loss loss
+	kind=record LIMIT=$((60 + TENTHS))
+	[ "$SCOPE" = full ] || losses="0.1 1" sizes="65536 1048576"
+	# Pieces of a message that lacks others would fill the memory for them, and keep whole ones out, for 30 s.
+	right sysctl -qw net.ipv4.ipfrag_high_thresh=268435456 net.ipv4.ipfrag_time=1
+	for percent in $losses; do
+		set_loss "$percent" || exit 1
+		echo "loss, $percent %"
+		for ((rep = 0; rep <= REPETITIONS; rep++)); do
+			for octets in $sizes; do turns ours whole rc; done
+		done
+	done
+	set_loss
 }
 
 group_sizes() {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 
 namespace bench {
@@ -19,12 +20,17 @@ struct Line {
 	const char *colour;
 };
 
-/// Contenders that are measured nearly everywhere
-constexpr Line lines[] = {
+/// Contenders that have a line or a bar where they are measured
+constexpr Line all_lines[] = {
 	{"ours", "kiwarp", "#1b6ca8"},
+	{"rc", "kiwarp, connected", "#5fa55a"},
+	{"whole", "kiwarp, UD Sends", "#a05fa5"},
 	{"siw", "siw", "#e08e45"},
 	{"tcp", "TCP", "#8a8a8a"},
+	{"udp", "UDP, sendmmsg", "#b5b5b5"},
+	{"udp_segment", "UDP_SEGMENT", "#8a8a8a"},
 };
+using Lines = std::vector<Line>;
 
 constexpr std::string_view head =
 	R"(set terminal svg noenhanced size 1000,height font 'sans-serif,13' background '#ffffff'
@@ -43,18 +49,36 @@ set boxwidth 0.9
 set xtics rotate by -25 nomirror
 )";
 
-/// Median, least and greatest of each contender, or question marks
-void write_figures(std::ofstream &data, const Results &results, const Cell &cell)
+std::optional<Spread> figure_of(const Results &results, const Cell &cell, const std::string &contender)
 {
-	const auto others = rivals(results, cell);
+	for (const auto &rival : rivals(results, cell)) {
+		if (rival.id == contender)
+			return spread(rival.runs);
+	}
+	return spread(find(results, cell, contender));
+}
 
+/// Those that have a figure in the group, and ours
+Lines lines_of(const Results &results, const std::string &group)
+{
+	Lines lines;
+
+	std::copy_if(std::begin(all_lines), std::end(all_lines), std::back_inserter(lines), [&](const Line &line) {
+		return line.contender == std::string_view("ours") ||
+		       std::any_of(results.begin(), results.end(), [&](const auto &r) {
+			       return r.first.group == group && r.first.of_kiwarp() &&
+				      figure_of(results, r.first, line.contender);
+		       });
+	});
+	return lines;
+}
+
+/// Median, least and greatest of each contender, or question marks
+void write_figures(std::ofstream &data, const Results &results, const Cell &cell, const Lines &lines)
+{
 	for (const auto &line : lines) {
-		auto s = spread(find(results, cell, line.contender));
+		const auto s = figure_of(results, cell, line.contender);
 
-		for (const auto &rival : others) {
-			if (rival.id == line.contender)
-				s = spread(rival.runs);
-		}
 		if (s)
 			data << ' ' << s->median << ' ' << s->min << ' ' << s->max;
 		else
@@ -79,7 +103,7 @@ std::string data_file(std::string group, std::string part)
 	return group;
 }
 
-std::string plot_of_bars(const std::string &file)
+std::string plot_of_bars(const std::string &file, const Lines &lines)
 {
 	std::string text = "plot";
 
@@ -92,7 +116,7 @@ std::string plot_of_bars(const std::string &file)
 	return text + "\n";
 }
 
-std::string plot_of_lines(const std::string &file)
+std::string plot_of_lines(const std::string &file, const Lines &lines)
 {
 	std::string text = "plot";
 
@@ -105,47 +129,71 @@ std::string plot_of_lines(const std::string &file)
 	return text + "\n";
 }
 
+/// Which picture of the group's a cell is in; they stand one above the other
+std::string part_of(const Cell &c)
+{
+	const auto hosts = hosts_name(c.hosts) + ", ";
+
+	if (c.group == "qps")
+		return hosts + std::to_string(c.cpus) + (c.cpus == 1 ? " CPU" : " CPUs");
+	if (c.group == "memory")
+		return hosts + "idle";
+	if (c.group == "loss")
+		return hosts + size_name(c.octets);
+	return hosts + "CRC " + c.crc;
+}
+
+/// Where a cell is on a curve
+std::string place_of(const Cell &c)
+{
+	if (c.group == "sizes")
+		return std::to_string(c.octets);
+	// "0.5 % lost"
+	return c.group == "loss" ? c.link.substr(0, c.link.find(' ')) : std::to_string(c.qps);
+}
+
+const char *axis_of(const std::string &group)
+{
+	return group == "sizes" ? "octets of a message" : group == "loss" ? "packets lost, %" : "queue pairs";
+}
+
 } // namespace
 
 void write_plot(const fs::path &folder, const Results &results, const std::string &group)
 {
 	const auto &about = group_of(group);
-	const bool sizes = group == "sizes", curve = sizes || group == "qps";
-	// One picture above the other: by the hosts, and by the CRC, or by the processors of a curve
+	const bool curve = group == "sizes" || group == "qps" || group == "loss";
+	const auto lines = lines_of(results, group);
 	std::map<std::string, std::ofstream> parts;
 
 	for (const auto &[cell, contenders] : results) {
 		if (cell.group != group || !cell.of_kiwarp())
 			continue;
-		const auto part = hosts_name(cell.hosts) + ", " +
-				  (group == "qps" ? std::to_string(cell.cpus) + (cell.cpus == 1 ? " CPU" : " CPUs")
-					  : group == "memory" ? std::string("idle")
-							      : "CRC " + cell.crc);
+		const auto part = part_of(cell);
 		auto &data = parts[part];
 
 		if (!data.is_open())
 			data.open(folder / data_file(group, part));
-		if (sizes)
-			data << cell.octets;
-		else if (curve)
-			data << cell.qps;
+		if (curve)
+			data << place_of(cell);
 		else
 			data << '"' << label(cell) << '"';
-		write_figures(data, results, cell);
+		write_figures(data, results, cell, lines);
 	}
 
 	std::ofstream script(folder / (group + ".gp"));
 	script << "group = '" << group << "'\nheight = " << 60 + 350 * parts.size() << '\n' << head;
 	if (curve)
-		script << "set logscale x 2\nset format x '%.0f'\nset xlabel '"
-		       << (sizes ? "octets of a message" : "queue pairs") << "'\nset xtics rotate by -25\n";
+		script << "set logscale x 2\nset format x '" << (group == "loss" ? "%g" : "%.0f") << "'\nset xlabel '"
+		       << axis_of(group) << "'\nset xtics "
+		       << (group == "loss" ? "(0.1, 0.2, 0.5, 1, 2, 5, 10)" : "rotate by -25") << '\n';
 	else
 		script << bars;
 	script << "set logscale y\nset multiplot layout " << parts.size() << ",1\n";
 	for (const auto &[part, data] : parts) {
 		script << "set title '" << about.title << ", " << about.unit << " ("
 		       << (about.higher_is_better ? "higher" : "lower") << " is better), " << part << "'\n"
-		       << (curve ? plot_of_lines : plot_of_bars)(data_file(group, part));
+		       << (curve ? plot_of_lines : plot_of_bars)(data_file(group, part), lines);
 	}
 	script << "unset multiplot\n";
 }

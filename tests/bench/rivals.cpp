@@ -20,7 +20,7 @@ constexpr Target at_most(double factor, double plus = 0)
 	return {.at_least = false, .factor = factor, .plus = plus};
 }
 
-/// A target, and the cells it holds for. Empty or 0 stands for any.
+/// A target, and the cells it holds for. Empty or 0 stands for any, also for both numbers of hosts.
 struct Rule {
 	int hosts;
 	std::string_view group;
@@ -58,12 +58,18 @@ constexpr Rule rules[] = {
 	{1, "rate", "", 0, 0, "off", "siw", at_least(3)},
 	{1, "connections", "", 0, 0, "", "tcp", at_least(0.5)},
 	{1, "connections", "", 0, 0, "", "siw", at_least(2)},
-	{1, "memory", "", 0, 0, "", "tcp", at_most(1, 8)},
-	{1, "memory", "", 0, 0, "", "siw", at_most(1)},
+	{1, "memory", "idle", 0, 0, "", "tcp", at_most(1, 8)},
+	{1, "memory", "idle", 0, 0, "", "siw", at_most(1)},
 	{1, "sizes", "", 0, 0, "", "siw", at_least(1)},
 	{1, "sizes", "", 0, 0, "", "peak", at_least(0.8)},
 	{1, "qps", "", 0, 0, "", "siw", at_least(1)},
 	{1, "qps", "", 0, 0, "", "peak", at_least(0.8)},
+	{0, "datagram-latency", "", 0, 0, "off", "rc", at_most(0.9)},
+	{0, "datagram-rate", "", 0, 0, "off", "rc", at_least(1.9)},
+	{0, "datagram-rate", "", 0, 0, "off", "udp", at_least(1)},
+	{0, "datagram-rate", "", 0, 0, "off", "udp_segment", at_least(1)},
+	{0, "datagram-bandwidth", "", 0, 0, "off", "rc", at_least(1)},
+	{0, "datagram-bandwidth", "", 0, 0, "off", "siw", at_least(1.33)},
 };
 
 /// Pipes that have targets; what others carry is shown
@@ -86,7 +92,7 @@ std::optional<Target> target_of(const Cell &c, std::string_view rival)
 	if (c.group == "pipe" && std::find(std::begin(pipes), std::end(pipes), c.link) == std::end(pipes))
 		return std::nullopt;
 	for (const auto &r : rules) {
-		if (r.hosts == c.hosts && r.group == c.group && (!r.octets || r.octets == c.octets) &&
+		if ((!r.hosts || r.hosts == c.hosts) && r.group == c.group && (!r.octets || r.octets == c.octets) &&
 			(r.kinds.empty() || is_among(c.kind, r.kinds)) && (!r.mtu || r.mtu == c.mtu) &&
 			(r.crc.empty() || r.crc == c.crc) && r.rival == rival)
 			return r.target;
@@ -125,6 +131,22 @@ std::string tcp_name(const Cell &c)
 	if (c.group == "connections" || c.group == "memory")
 		return "TCP sockets";
 	return "TCP, iperf3";
+}
+
+/// What kiwarp does through a connection in place of a datagram. Peers are compared with idle connections.
+Runs connected_runs(const Results &results, Cell c)
+{
+	if (c.group != "memory" || c.kind != "peers")
+		return find(results, c, "rc");
+	c.kind = "idle";
+	return find(results, c, "ours");
+}
+
+std::string connected_name(const Cell &c)
+{
+	if (c.group == "memory")
+		return "our own connections";
+	return c.kind == "record" ? "our own Write" : "our own Send";
 }
 
 /// Where a curve of ours is highest from 64 KB on: its runs there
@@ -187,6 +209,11 @@ std::vector<Rival> rivals(const Results &results, const Cell &c)
 		write.kind = "write";
 		add("write", "our own Write", find(results, write, "ours"));
 	}
+	add("rc", connected_name(c), connected_runs(results, c));
+	add("whole", "UD Sends, whole", find(results, c, "whole"));
+	add("udp", "UDP, sendmmsg", find(results, c, "udp"));
+	add("udp_segment", "UDP_SEGMENT", find(results, c, "udp_segment"));
+	add("udp_join", "UDP_SEGMENT, UDP_GRO", find(results, c, "udp_join"));
 	if (curve && c.octets >= 65536)
 		add("peak", "our own peak", peak_runs(results, c));
 	return all;

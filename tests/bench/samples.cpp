@@ -23,9 +23,14 @@ constexpr std::array groups{
 	Group{"sizes", "Bandwidth by message size", "MB/s", true},
 	Group{"qps", "Bandwidth by number of queue pairs", "MB/s", true},
 	Group{"counters", "Counts", "for each message", false},
+	Group{"datagram-latency", "Latency of datagrams", "us", false},
+	Group{"datagram-rate", "Datagrams, posted in lists", "thousand/s", true},
+	Group{"datagram-bandwidth", "Bandwidth of datagrams", "MB/s", true},
+	Group{"loss", "Bandwidth of what arrives where packets are lost", "MB/s", true},
 };
 
-constexpr std::array<std::string_view, 6> kinds{"write", "send", "read", "write_events", "send_events", "read_events"};
+constexpr std::array<std::string_view, 8> kinds{
+	"write", "send", "read", "write_events", "send_events", "read_events", "ud_send", "record"};
 
 template <typename Range, typename Value>
 auto rank(const Range &range, const Value &value)
@@ -169,6 +174,10 @@ std::string kind_name(const std::string &kind)
 {
 	const auto events = kind.find("_events");
 
+	if (kind == "ud_send")
+		return "UD Send";
+	if (kind == "record")
+		return "Write-Record";
 	return events == std::string::npos ? kind : kind.substr(0, events) + ", events";
 }
 
@@ -177,7 +186,7 @@ std::string short_name(const Cell &c)
 	if (c.group == "connections")
 		return "connections";
 	if (c.group == "memory")
-		return std::to_string(c.qps) + " connections";
+		return std::to_string(c.qps) + (c.kind == "peers" ? " peers of a UD queue pair" : " connections");
 	auto name = c.octets ? size_name(c.octets) + " " + kind_name(c.kind) : kind_name(c.kind);
 	if (c.group == "qps")
 		name += ", " + std::to_string(c.qps) + (c.qps == 1 ? " QP, " : " QPs, ") + std::to_string(c.cpus) +
