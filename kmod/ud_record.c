@@ -367,7 +367,7 @@ bool kiw_ud_record(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgra
 
 int kiw_ud_record_open(struct kiw_ud *ud, u32 timeout)
 {
-	struct kiw_ud_records *rs = kvzalloc(sizeof(*rs), GFP_KERNEL_ACCOUNT);
+	struct kiw_ud_records *rs = kvzalloc(sizeof(*rs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 
 	BUILD_BUG_ON(KIW_RECORD_MAX_SEGS != KIW_DGRAM_MAX_SEGS);
 	BUILD_BUG_ON(KIW_RECORD_MAX_SEG_SIZE != KIW_DGRAM_MAX_SEG);
