@@ -168,10 +168,23 @@ std::uint64_t calls_to_udp(const std::string &host)
 	return sum;
 }
 
-void send_spoofed(const std::string &host, const std::string &from, std::uint16_t from_port, const std::string &to,
-	std::uint32_t port, const Bytes &bytes)
+Spoofer::Spoofer(const std::string &host)
 {
 	const vt::InNamespace inside(host);
+
+	fd_ = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
+	if (fd_ < 0)
+		vt::fail("a raw socket", errno);
+}
+
+Spoofer::~Spoofer()
+{
+	close(fd_);
+}
+
+void Spoofer::send(const std::string &from, std::uint16_t from_port, const std::string &to, std::uint32_t port,
+	const Bytes &bytes) const
+{
 	const sockaddr_in source = address_of(from, from_port);
 	const sockaddr_in target = address_of(to, port);
 	iphdr ip{};
@@ -191,16 +204,15 @@ void send_spoofed(const std::string &host, const std::string &from, std::uint16_
 	std::memcpy(packet.data(), &ip, sizeof(ip));
 	std::memcpy(packet.data() + sizeof(ip), &udp, sizeof(udp));
 	std::copy(bytes.begin(), bytes.end(), packet.begin() + sizeof(ip) + sizeof(udp));
+	if (sendto(fd_, packet.data(), packet.size(), 0, reinterpret_cast<const sockaddr *>(&target), sizeof(target)) <
+		0)
+		vt::fail("sendto", errno);
+}
 
-	const int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
-	if (fd < 0)
-		vt::fail("a raw socket", errno);
-	const ssize_t n = sendto(
-		fd, packet.data(), packet.size(), 0, reinterpret_cast<const sockaddr *>(&target), sizeof(target));
-	const int error = errno;
-	close(fd);
-	if (n < 0)
-		vt::fail("sendto", error);
+void send_spoofed(const std::string &host, const std::string &from, std::uint16_t from_port, const std::string &to,
+	std::uint32_t port, const Bytes &bytes)
+{
+	Spoofer(host).send(from, from_port, to, port, bytes);
 }
 
 } // namespace ud

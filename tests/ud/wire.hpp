@@ -44,7 +44,22 @@ private:
 /// How often UDP has been given something to send on a host, over both IPs.
 std::uint64_t calls_to_udp(const std::string &host);
 
-/// Sends a datagram from any address and port, as root can.
+/// Sends datagrams from any address and port, as root can.
+class Spoofer {
+public:
+	explicit Spoofer(const std::string &host);
+	~Spoofer();
+	Spoofer(const Spoofer &) = delete;
+	Spoofer &operator=(const Spoofer &) = delete;
+
+	void send(const std::string &from, std::uint16_t from_port, const std::string &to, std::uint32_t port,
+		const Bytes &bytes) const;
+
+private:
+	int fd_;
+};
+
+/// One of them
 void send_spoofed(const std::string &host, const std::string &from, std::uint16_t from_port, const std::string &to,
 	std::uint32_t port, const Bytes &bytes);
 
