@@ -226,6 +226,9 @@ TEST(EndedFromOutside, ListenerStaysDestroyable)
 		Where where = server_end();
 		const InNamespace inside(where.netns);
 		const int fd = socket(where.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		// Connections in TIME_WAIT may have the same port; a listener is an obstacle all the same.
+		const int on = 1;
+		ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
 		wait_until(
 			[&] {
 				return bind(fd, where.sa(port),
