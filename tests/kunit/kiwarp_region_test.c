@@ -285,11 +285,16 @@ static void ends_after_the_use(struct kunit *test, enum kiw_region_kind kind, bo
 		kiw_region_remove(&f->dev->regions, &f->region);
 }
 
+/* A use can't be interrupted: what waits for it needs another CPU. Guests have two. */
+static void needs_another_cpu(struct kunit *test)
+{
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "one CPU can't both use a region and wait for the use");
+}
+
 static void invalidating_waits_for_the_use(struct kunit *test)
 {
-	/* A use can't be interrupted: what waits for it needs another CPU. Guests have two. */
-	if (num_online_cpus() < 2)
-		kunit_skip(test, "one CPU can't both use and invalidate");
+	needs_another_cpu(test);
 	ends_after_the_use(test, KIW_REGION_FAST, false);
 }
 
@@ -300,8 +305,7 @@ static void rebinding_waits_for_the_use(struct kunit *test)
 	u32 stag = f->window.region.stag;
 	struct kiw_region_use use;
 
-	if (num_online_cpus() < 2)
-		kunit_skip(test, "one CPU can't both use and bind");
+	needs_another_cpu(test);
 	KUNIT_ASSERT_EQ(test, bind(f, stag, BASE, 64, IB_ACCESS_REMOTE_READ), KIW_REGION_OK);
 	init_completion(&o.begun);
 	init_completion(&o.ended);

@@ -71,6 +71,16 @@ protected:
 		}
 	}
 
+	/// Sends messages, which all come, and which UDP gets in so many calls.
+	void expect_calls(const std::vector<Message> &messages, std::uint64_t calls)
+	{
+		receive(messages);
+		const std::uint64_t before = calls_to_udp("left");
+		send(messages);
+		EXPECT_EQ(calls_to_udp("left") - before, calls);
+		expect(messages);
+	}
+
 	End &peer(const Message &message) { return message.peer ? other : right; }
 
 	static constexpr std::size_t stride = 8192;
@@ -88,44 +98,28 @@ TEST_P(Train, TakesMessagesOfOneLengthAndAShorterOne)
 	std::vector<Message> messages(40, Message{.length = 1000});
 	messages.push_back({.length = 10});
 
-	receive(messages);
-	const std::uint64_t before = calls_to_udp("left");
-	send(messages);
-	EXPECT_EQ(calls_to_udp("left") - before, 1);
-	expect(messages);
+	expect_calls(messages, 1);
 }
 
 TEST_P(Train, EndsWithTheLongestThatUdpTakes)
 {
 	const std::vector<Message> messages(60, Message{.length = 1400});
 
-	receive(messages);
-	const std::uint64_t before = calls_to_udp("left");
-	send(messages);
-	EXPECT_EQ(calls_to_udp("left") - before, 2);
-	expect(messages);
+	expect_calls(messages, 2);
 }
 
 TEST_P(Train, EndsWhereLengthsGrow)
 {
 	const std::vector<Message> messages = {{100}, {100}, {99}, {100}, {101}, {0}, {0}};
 
-	receive(messages);
-	const std::uint64_t before = calls_to_udp("left");
-	send(messages);
-	EXPECT_EQ(calls_to_udp("left") - before, 4);
-	expect(messages);
+	expect_calls(messages, 4);
 }
 
 TEST_P(Train, EndsWhereTheDestinationChanges)
 {
 	const std::vector<Message> messages = {{100, 0}, {100, 0}, {100, 1}, {100, 1}, {100, 0}};
 
-	receive(messages);
-	const std::uint64_t before = calls_to_udp("left");
-	send(messages);
-	EXPECT_EQ(calls_to_udp("left") - before, 3);
-	expect(messages);
+	expect_calls(messages, 3);
 }
 
 // What IP cuts goes by itself: half of a train must not be lost with a fragment.
@@ -133,11 +127,7 @@ TEST_P(Train, TakesNothingLongerThanThePacketsOfTheInterface)
 {
 	const std::vector<Message> messages(4, Message{.length = 4000});
 
-	receive(messages);
-	const std::uint64_t before = calls_to_udp("left");
-	send(messages);
-	EXPECT_EQ(calls_to_udp("left") - before, 4);
-	expect(messages);
+	expect_calls(messages, 4);
 }
 
 TEST_P(Train, IsTakenApartWhereTheWayIsNarrower)
@@ -147,11 +137,7 @@ TEST_P(Train, IsTakenApartWhereTheWayIsNarrower)
 	const std::string way = to.substr(to.rfind("f:") == std::string::npos ? 0 : to.rfind("f:") + 2) + " dev veth0";
 
 	ASSERT_TRUE(vt::run("ip -n left route replace " + way + " mtu lock 1300"));
-	receive(messages);
-	const std::uint64_t before = calls_to_udp("left");
-	send(messages);
-	EXPECT_EQ(calls_to_udp("left") - before, messages.size());
-	expect(messages);
+	expect_calls(messages, messages.size());
 	EXPECT_TRUE(vt::run("ip -n left route delete " + way));
 }
 
