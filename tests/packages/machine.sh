@@ -2,7 +2,7 @@
 # Machines to install on: a release's root tree each, with an overlay that keeps what is written, and this machine's network.
 # Sourced after scripts/lib/tree.sh and tests/lib.sh, by a shell with mounts of its own: they end with it.
 #
-#   machine NAME RELEASE   makes one; its root is $LAB/NAME/root
+#   machine NAME RELEASE   makes one; its root is $LAB/NAME/tree
 #   on NAME COMMAND...     runs COMMAND in it as root, within LIMIT seconds
 
 # Beside the trees: an overlay takes no other overlay's folder.
@@ -12,7 +12,7 @@ LAB=$(mktemp -d --suffix=.$$ "$CACHE/machines/XXXXXX")
 for old in "$CACHE"/machines/*; do [ -d "/proc/${old##*.}" ] || rm -rf --one-file-system "$old"; done
 forget_machines() {
 	local root
-	for root in "$LAB"/*/root; do
+	for root in "$LAB"/*/tree; do
 		[ ! -d "$root" ] || umount -R "$root"
 	done 2>/dev/null
 	rm -rf --one-file-system "$LAB" "$WORK"
@@ -21,10 +21,10 @@ trap forget_machines EXIT
 trap 'exit 143' INT TERM HUP
 
 machine() {
-	local root=$LAB/$1/root tree node debs=$CACHE/debs/$2-machines
+	local root=$LAB/$1/tree tree node debs=$CACHE/debs/$2-machines
 	tree_need "$2" || return 1
 	tree=$(tree_dir "$2")
-	mkdir -p "$LAB/$1"/{root,upper,work} "$debs/partial" &&
+	mkdir -p "$LAB/$1"/{tree,upper,work} "$debs/partial" &&
 		mount -t overlay -o "xino=on,lowerdir=$tree,upperdir=$LAB/$1/upper,workdir=$LAB/$1/work" overlay "$root" &&
 		mount -t proc proc "$root/proc" && mount -t tmpfs tmpfs "$root/run" && mount -t tmpfs tmpfs "$root/tmp" &&
 		mount -t tmpfs -o mode=755 tmpfs "$root/dev" && ln -s /proc/self/fd "$root/dev/fd" &&
@@ -43,12 +43,12 @@ machine() {
 
 # files_of NAME: all that is installed, without what any installation changes
 files_of() {
-	(cd "$LAB/$1/root" && find . -xdev \( -path ./build -o -path ./out -o -path ./src -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o \
+	(cd "$LAB/$1/tree" && find . -xdev \( -path ./build -o -path ./out -o -path ./src -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o \
 		-path ./var/cache -o -path ./var/log -o -path ./etc/ld.so.cache -o -name 'modules.*' -o -name '*-old' -o -name '*.dpkg-old' \) -prune -o -print) | sort
 }
 
 on() {
-	local root=$LAB/$1/root
+	local root=$LAB/$1/tree
 	shift
 	setpriv --pdeathsig KILL timeout -k 10 "$LIMIT" setpriv --pdeathsig KILL unshare --pid --fork --kill-child --mount-proc="$root/proc" \
 		chroot "$root" env -i HOME=/root LANG=C.UTF-8 TERM=dumb DEBIAN_FRONTEND=noninteractive \
