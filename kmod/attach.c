@@ -140,10 +140,16 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 	kiw_pump_act(s);
 	s->todo = 0;
 	if (qp->state == KIW_QP_IDLE) {
-		kiw_qp_open_rings(qp);
 		qp->closed = true;
-		if (qp->by_number && kiw_sq_posted(&qp->sq))
-			kiw_qp_await_peer(qp);
+		if (kiw_qp_is_over(qp)) {
+			/* What is posted from now on is flushed by the doorbell. */
+			kiw_sq_flush(qp);
+			kiw_rq_flush(qp, NULL);
+		} else {
+			kiw_qp_open_rings(qp);
+			if (kiw_sq_posted(&qp->sq))
+				kiw_qp_await_peer(qp);
+		}
 	}
 	rcu_assign_pointer(qp->stream, NULL);
 	s->qp = NULL;

@@ -810,7 +810,7 @@ static int qp_doorbell(struct kiw_qp *qp, bool send)
 	mutex_lock(&qp->mutex);
 	if (rcu_access_pointer(qp->stream))
 		ret = -EAGAIN;	/* attached just now */
-	else if (qp->state != KIW_QP_ERROR)
+	else if (!kiw_qp_is_over(qp))
 		ret = send && !qp_may_wait(qp) ? -EINVAL : 0;
 	else if (send)
 		kiw_sq_flush(qp);

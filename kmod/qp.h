@@ -170,6 +170,19 @@ static inline void kiw_qp_raise_last_wqe(struct kiw_qp *qp)
 		kiw_qp_raise(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 }
 
+/**
+ * kiw_qp_is_over() - is what is posted flushed at once?
+ * @qp: QP, held
+ *
+ * In error, and after an orderly close: the process may not know of it yet, and may wait for what it
+ * posts. By number there may be another connection for that.
+ */
+static inline bool kiw_qp_is_over(const struct kiw_qp *qp)
+{
+	return qp->state == KIW_QP_ERROR ||
+	       (qp->state == KIW_QP_IDLE && qp->closed && !qp->by_number);
+}
+
 /** kiw_qp_open_rings() - the process finds rings that are neither drained nor flushed; QP held */
 static inline void kiw_qp_open_rings(struct kiw_qp *qp)
 {

@@ -115,7 +115,7 @@ void kiw_rq_forget(struct kiw_rq *rq);
 
 /**
  * kiw_rq_flush() - complete all that is posted to the QP's own queue with a flush error
- * @qp: QP, held, in error
+ * @qp: QP, held, see kiw_qp_is_over()
  * @req: the stream's request, which goes first, or NULL
  */
 void kiw_rq_flush(struct kiw_qp *qp, struct kiw_recv_req *req);
