@@ -18,6 +18,16 @@ const Options with_builders = {.send_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_
 
 class Extended : public testing::Test {
 protected:
+	/// A Send of nothing, not signalled. Returns what ibv_wr_complete() says.
+	int send_by_builder(std::uint64_t id) const
+	{
+		ibv_wr_start(ex_);
+		ex_->wr_id = id;
+		ex_->wr_flags = 0;
+		ibv_wr_send(ex_);
+		return ibv_wr_complete(ex_);
+	}
+
 	Pair pair_{with_builders};
 	Region near_{pair_.a().pd(), 65536};
 	Region far_{pair_.b().pd(), 65536};
@@ -111,27 +121,30 @@ TEST_F(Extended, ManyBatches)
 		EXPECT_EQ(*reinterpret_cast<std::uint64_t *>(far_.data() + n * 64), batches - 1);
 }
 
-TEST_F(Extended, AConnectionThatIsOverRefusesAsOtherPostsAreRefused)
+TEST_F(Extended, AfterTheEndRequestsAreFlushed)
 {
 	ASSERT_EQ(rdma_disconnect(pair_.b().id()), 0);
 	pair_.a().wait_disconnected();
 	pair_.b().wait_disconnected();
+	EXPECT_EQ(send_by_builder(8), 0);
+	EXPECT_WC(pair_.a().sent(), 8, IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST_F(Extended, AnIdleQueuePairRefusesAsOtherPostsAreRefused)
+{
+	ASSERT_EQ(pair_.a().modify(IBV_QPS_ERR), 0);
+	pair_.a().wait_disconnected();
+	ASSERT_EQ(pair_.a().modify(IBV_QPS_RESET), 0);
 	const int error = pair_.a().send();
 	EXPECT_NE(error, 0);
-	ibv_wr_start(ex_);
-	ibv_wr_send(ex_);
-	EXPECT_EQ(ibv_wr_complete(ex_), error);
+	EXPECT_EQ(send_by_builder(8), error);
 	EXPECT_TRUE(poll_all(pair_.a().send_cq()).empty());
 }
 
 TEST_F(Extended, InTheErrorStateRequestsAreFlushed)
 {
 	ASSERT_EQ(pair_.a().modify(IBV_QPS_ERR), 0);
-	ibv_wr_start(ex_);
-	ex_->wr_id = 9;
-	ex_->wr_flags = 0;
-	ibv_wr_send(ex_);
-	ASSERT_EQ(ibv_wr_complete(ex_), 0);
+	EXPECT_EQ(send_by_builder(9), 0);
 	EXPECT_WC(pair_.a().sent(), 9, IBV_WC_WR_FLUSH_ERR);
 }
 
