@@ -79,10 +79,8 @@ verbs_context *make_context(ibv_device *device, int cmd_fd, int (*obtain)(Contex
 	::new (&own->origin) Origin;
 	if (const int error = own->origin.open())
 		return give_up(error);
-	if (const int error = obtain(*own, limits)) {
-		own->origin.close();
+	if (const int error = obtain(*own, limits))
 		return give_up(error);
-	}
 	own->features = limits.features;
 	rdma_core_here->set_operations(context);
 	return context;
@@ -96,7 +94,6 @@ void free_context(ibv_context *context)
 
 	// In a child of fork(), too: it closes its own descriptors, and the parent's file stays open.
 	verbs_uninit_context(base_of(own));
-	own.origin.close();
 	std::free(&own);
 }
 

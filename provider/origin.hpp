@@ -13,40 +13,67 @@
 
 namespace kiw {
 
-/// A mark of the process that opened a device, copied into what is made on it.
+/// The process that opened a device, copied into what is made on it.
 ///
 /// A child of fork(2) inherits all objects, but no ring, and its descriptor is the parent's open file: a command from
-/// the child would destroy the parent's objects in the kernel. The mark is in memory that the kernel clears for such a
-/// child, whatever made it, so a glance tells. A child of vfork(2) runs in its parent's memory, and is the parent.
+/// the child would destroy the parent's objects in the kernel. A process has one page that the kernel clears for such a
+/// child, whatever made it, and that holds the process's number: a glance tells. The page stays for as long as the
+/// process, since some destroy objects after they have closed the device. A child of vfork(2) runs in its parent's memory,
+/// and is the parent.
 class Origin {
 public:
-	/// Returns 0 or an errno value.
+	/// Makes this process the origin. Returns 0 or an errno value. From any thread.
 	int open()
 	{
-		void *page = ::mmap(nullptr, size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (const int error = need_page())
+			return error;
+		std::uint32_t number = process()->load(std::memory_order_relaxed);
+
+		// A parent's number is never given again: the counter isn't cleared.
+		while (number == 0) {
+			const std::uint32_t next = numbers_.fetch_add(1, std::memory_order_relaxed) + 1;
+
+			if (process()->compare_exchange_strong(number, next, std::memory_order_relaxed))
+				number = next;
+		}
+		number_ = number;
+		return 0;
+	}
+
+	bool inherited() const { return process()->load(std::memory_order_relaxed) != number_; }
+
+private:
+	using Number = std::atomic<std::uint32_t>;
+	static_assert(Number::is_always_lock_free);
+
+	static Number *process() { return page_.load(std::memory_order_relaxed); }
+
+	static int need_page()
+	{
+		if (page_.load(std::memory_order_acquire))
+			return 0;
+		const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+		void *page = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		Number *none = nullptr;
 
 		if (page == MAP_FAILED)
 			return errno;
-		if (::madvise(page, size(), MADV_WIPEONFORK)) {
+		if (::madvise(page, size, MADV_WIPEONFORK)) {
 			const int error = errno;
 
-			::munmap(page, size());
+			::munmap(page, size);
 			return error;
 		}
-		mark_ = ::new (page) Mark(1);
+		// Another thread may have been faster.
+		if (!page_.compare_exchange_strong(none, ::new (page) Number(0), std::memory_order_acq_rel))
+			::munmap(page, size);
 		return 0;
 	}
-	void close() { ::munmap(mark_, size()); }
 
-	bool inherited() const { return mark_->load(std::memory_order_relaxed) == 0; }
+	static inline std::atomic<Number *> page_ = nullptr;
+	static inline Number numbers_ = 0;
 
-private:
-	using Mark = std::atomic<std::uint32_t>;
-	static_assert(Mark::is_always_lock_free);
-
-	static std::size_t size() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
-
-	Mark *mark_ = nullptr;
+	std::uint32_t number_ = 0;
 };
 
 } // namespace kiw

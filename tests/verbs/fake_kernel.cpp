@@ -77,7 +77,6 @@ FakeKernel::~FakeKernel()
 	for (const Arena &arena : arenas_)
 		munmap(arena.memory, arena.size);
 	close(fd());
-	context_.origin.close();
 	instance = nullptr;
 }
 
