@@ -147,6 +147,7 @@ void stuck(Link &link)
 
 	link.send(fpdu(offender));
 	sleep(1);
+	link.receive_as_usual();
 	link.must_terminate([&](auto &before, auto &) {
 		if (octets_read(before) >= stuck_reads * stuck_size)
 			throw Failure("all answers came, those too that were due after the error");
@@ -171,6 +172,7 @@ void forgotten(Link &link)
 
 	link.send(fpdu(send_segment(1, {'f', 'o', 'r', 'g', 'e', 't'})));
 	sleep(1);
+	link.receive_as_usual();
 	link.must_terminate([&](auto &before, auto &) {
 		const uint32_t whole = octets_read(before) / stuck_size, done = octets_read(before) % stuck_size;
 		if (whole >= stuck_reads)

@@ -97,11 +97,19 @@ void Link::send_urgent(uint8_t octet)
 	check(::send(fd, &octet, 1, MSG_OOB | MSG_NOSIGNAL) == 1, "send urgent data");
 }
 
+void Link::receive_at_most(int size)
+{
+	check(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)) == 0, "set the size of the receive buffer");
+}
+
 void Link::receive_little()
 {
-	int size = 4096;
+	receive_at_most(4096);
+}
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+void Link::receive_as_usual()
+{
+	receive_at_most(128 << 10);
 }
 
 bool Link::some(uint8_t *p, size_t n, size_t &got)

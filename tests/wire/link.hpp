@@ -26,7 +26,10 @@ public:
 	// One octet a segment
 	void send_slowly(const Bytes &b);
 	void send_urgent(uint8_t octet);
+	// The peer has to wait soon where nothing is taken.
 	void receive_little();
+	// Else a window below a segment's size is all that TCP offers, and a segment comes in 200 ms.
+	void receive_as_usual();
 	// Exactly n octets, or failure
 	Bytes receive(size_t n);
 	// What the other side's FPDUs have to have, from the stream's start on: a good CRC, markers
@@ -63,6 +66,7 @@ public:
 	} arrived;
 
 private:
+	void receive_at_most(int size);
 	bool some(uint8_t *p, size_t n, size_t &got);
 	bool over();
 	Bytes take(size_t n);
