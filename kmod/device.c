@@ -326,7 +326,7 @@ static struct ib_mr *device_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 {
 	if (KIW_DMAH)
 		return ERR_PTR(-EOPNOTSUPP);
-	return kiw_reg_user_mr_common(pd, start, length, iova, access);
+	return kiw_reg_user_mr_common(pd, start, length, iova, access, NULL);
 }
 
 /*

@@ -35,7 +35,8 @@ static int mr_fill_pages(struct kiw_mr *mr)
 	return WARN_ON_ONCE(i != n) ? -EINVAL : 0;
 }
 
-struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access)
+struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access,
+				     struct kiw_mr *instead)
 {
 	struct kiw_device *dev = to_kiw_device(pd->device);
 	struct kiw_mr *mr;
@@ -77,7 +78,10 @@ struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u6
 	err = mr_fill_pages(mr);
 	if (err)
 		goto err_umem;
-	err = kiw_region_add(&dev->regions, &mr->region);
+	if (instead)
+		kiw_region_replace(&dev->regions, &instead->region, &mr->region);
+	else
+		err = kiw_region_add(&dev->regions, &mr->region);
 	if (err)
 		goto err_umem;
 	mr->ibmr.lkey = mr->region.stag;
@@ -112,7 +116,9 @@ struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 le
 	/* RDMA core takes the deregistration of the old one for granted. */
 	if (!kiw_region_close(&mr->region))
 		return ERR_PTR(-EBUSY);
-	again = kiw_reg_user_mr_common(pd, start, length, iova, access);
+	/* Peers and requests name the same memory by the same STag, but other memory by another one. */
+	again = kiw_reg_user_mr_common(pd, start, length, iova, access,
+				       flags & IB_MR_REREG_TRANS ? NULL : mr);
 	if (IS_ERR(again))
 		kiw_region_reopen(&mr->region);
 	return again;

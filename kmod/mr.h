@@ -25,7 +25,20 @@ static inline struct kiw_mr *to_kiw_mr(struct ib_mr *ibmr)
 	return container_of(ibmr, struct kiw_mr, ibmr);
 }
 
-struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access);
+/**
+ * kiw_reg_user_mr_common() - register memory of the process
+ * @pd: its protection domain
+ * @start: address in the process
+ * @length: bytes, 1 to %KIW_MAX_MR_SIZE
+ * @iova: address of the first byte, as peers and work requests name it
+ * @access: IB_ACCESS_*
+ * @instead: region of a process whose STag this one takes over, closed; it is found no more, but
+ *	still to be deregistered. NULL: the STag is a new one
+ *
+ * Return: the region or ERR_PTR(); then @instead is as it was.
+ */
+struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access,
+				     struct kiw_mr *instead);
 
 /**
  * kiw_rereg_user_mr() - register a region once more, with some things changed

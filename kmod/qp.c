@@ -23,6 +23,9 @@
 #include "ud.h"
 #include "proto/ddp.h"
 
+/* IB_ACCESS_FLUSH_GLOBAL and _PERSISTENT, which not every kernel names */
+#define QP_ACCESS_FLUSH (BIT(8) | BIT(9))
+
 /* What peers can do to regions */
 #define QP_REMOTE_RIGHTS (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 /* Longer than most peers delay an ACK, in jiffies */
@@ -534,10 +537,12 @@ struct kiw_inbox *kiw_qp_forget_peer(struct kiw_qp *qp)
 	return inbox;
 }
 
-/* A request was posted: it may wait for the connection. */
-static bool qp_may_wait(struct kiw_qp *qp)
+/* A request was posted: may it wait for the connection? */
+static bool qp_may_wait(struct kiw_qp *qp, bool send)
 {
 	lockdep_assert_held(&qp->mutex);
+	if (!send)
+		return qp->shown != IB_QPS_RESET;
 	if (!qp->by_number || qp->state != KIW_QP_IDLE || qp->shown != IB_QPS_RTS)
 		return false;
 	kiw_qp_await_peer(qp);
@@ -586,6 +591,8 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 			kiw_mw_forget(qp);
 		}
 		kiw_qp_open_rings(qp);
+		if (to == IB_QPS_RESET)
+			kiw_rq_call(&qp->rq);	/* the doorbell refuses what is posted */
 		qp->closed = false;
 		qp_forget_peer(qp);
 		WRITE_ONCE(qp->shown, to);
@@ -687,7 +694,9 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 			    IB_QP_MIN_RNR_TIMER | IB_QP_RQ_PSN | IB_QP_SQ_PSN |
 			    IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_CAP;
 	const int known = ignored | IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_ACCESS_FLAGS;
-	const int rights = QP_REMOTE_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND;
+	/* More than the remote rights counts for regions, or means nothing here. */
+	const int rights = QP_REMOTE_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND |
+			   QP_ACCESS_FLUSH | IB_ACCESS_OPTIONAL;
 	const struct qp_change change = { .attr = attr, .mask = mask, .peer = peer };
 	int ret = 0;
 
@@ -811,7 +820,7 @@ static int qp_doorbell(struct kiw_qp *qp, bool send)
 	if (rcu_access_pointer(qp->stream))
 		ret = -EAGAIN;	/* attached just now */
 	else if (!kiw_qp_is_over(qp))
-		ret = send && !qp_may_wait(qp) ? -EINVAL : 0;
+		ret = qp_may_wait(qp, send) ? 0 : -EINVAL;
 	else if (send)
 		kiw_sq_flush(qp);
 	else

@@ -26,10 +26,19 @@ int kiw_region_add(struct xarray *regions, struct kiw_region *region)
 	return err == -EBUSY ? -ENOSPC : err;
 }
 
+void kiw_region_replace(struct xarray *regions, const struct kiw_region *before,
+			struct kiw_region *region)
+{
+	rwlock_init(&region->lock);
+	region->stag = before->stag;
+	/* The entry is there: no memory is needed. */
+	WARN_ON_ONCE(xa_store(regions, region->stag >> 8, region, GFP_KERNEL) != before);
+}
+
 void kiw_region_remove(struct xarray *regions, struct kiw_region *region)
 {
-	/* A bind may be changing the key. */
-	xa_erase(regions, READ_ONCE(region->stag) >> 8);
+	/* A bind may be changing the key. If another region has the STag now, that one stays. */
+	xa_cmpxchg(regions, READ_ONCE(region->stag) >> 8, region, NULL, GFP_KERNEL);
 	synchronize_srcu_expedited(&region_srcu);
 }
 
@@ -211,9 +220,9 @@ enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 sta
 
 /* --- windows -------------------------------------------------------------------------------- */
 
-/* Rights that a window may have; optional flags are ignored */
+/* Rights that a window may have; it is for peers alone, so that a local one is ignored, as optional flags are */
 #define WINDOW_RIGHTS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
-#define WINDOW_ACCESS	(WINDOW_RIGHTS | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
+#define WINDOW_ACCESS	(WINDOW_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
 
 /* Look up what a window is to be bound to, and count the window there. */
 static enum kiw_region_fault region_join(const struct kiw_qp *qp, const struct kiw_bind_args *args,

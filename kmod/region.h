@@ -132,6 +132,15 @@ struct kiw_region_use {
  */
 int kiw_region_add(struct xarray *regions, struct kiw_region *region);
 
+/**
+ * kiw_region_replace() - give a region the STag of another one, which is found no more
+ * @regions: table of the device
+ * @before: in the table, of the kind %KIW_REGION_USER; uses go on until kiw_region_remove()
+ * @region: all but @stag is set
+ */
+void kiw_region_replace(struct xarray *regions, const struct kiw_region *before,
+			struct kiw_region *region);
+
 /** kiw_region_remove() - nobody finds the region any more, and all uses have ended; may sleep */
 void kiw_region_remove(struct xarray *regions, struct kiw_region *region);
 

@@ -18,6 +18,8 @@ void kiw_rq_open(struct kiw_rq *rq)
 
 void kiw_rq_call(struct kiw_rq *rq)
 {
+	if (!rq->entries)
+		return;
 	WRITE_ONCE(rq_ring(rq)->flags, KIW_RING_FLUSH);
 	/* As in kiw_sq_flush(). */
 	smp_mb();

@@ -59,8 +59,7 @@ static void stream_act_start(struct kiw_stream *s)
 {
 	struct kiw_qp *qp = s->qp;
 
-	if (qp->closed)
-		kiw_qp_open_rings(qp);
+	kiw_qp_open_rings(qp);
 	qp->closed = false;
 	qp->ird = s->neg.ird;
 	qp->ord = s->neg.ord;

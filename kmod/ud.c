@@ -218,6 +218,7 @@ int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 	ud->qp = qp;
 	spin_lock_init(&ud->lock);
 	ud->state = IB_QPS_RESET;
+	kiw_rq_call(&qp->rq);	/* the doorbell refuses what is posted */
 	ud->req.sge = ud->sge;
 	ud->recv.sge = ud->sge + qp->sq.max_sge;
 	ud->seg_size = req->seg_size ?: KIW_RECORD_SEG_SIZE;
@@ -300,6 +301,8 @@ static int ud_change(struct kiw_ud *ud, const struct ib_qp_attr *attr, int mask)
 	to = mask & IB_QP_STATE ? attr->qp_state : from;
 	if (((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != from) || !ud_may_go(from, to, mask))
 		goto unlock;
+	if (mask & IB_QP_SQ_PSN)
+		ud->sq_psn = attr->sq_psn;
 	if (mask & IB_QP_QKEY)
 		WRITE_ONCE(ud->qkey, attr->qkey);
 	else if (ud_is_rdma_cms(from, to, mask))
@@ -307,6 +310,8 @@ static int ud_change(struct kiw_ud *ud, const struct ib_qp_attr *attr, int mask)
 	if (to == IB_QPS_RESET) {
 		kiw_ud_record_forget(ud);
 		kiw_rq_forget(&ud->qp->rq);
+		kiw_rq_call(&ud->qp->rq);	/* the doorbell refuses what is posted */
+	} else if (from == IB_QPS_RESET) {
 		kiw_rq_open(&ud->qp->rq);
 	}
 	if (to == IB_QPS_ERR)
@@ -342,6 +347,7 @@ void kiw_ud_query(struct kiw_qp *qp, struct ib_qp_attr *attr)
 	attr->qp_state = READ_ONCE(qp->ud->state);
 	attr->cur_qp_state = attr->qp_state;
 	attr->qkey = READ_ONCE(qp->ud->qkey);
+	attr->sq_psn = READ_ONCE(qp->ud->sq_psn);
 }
 
 int kiw_ud_doorbell(struct kiw_qp *qp, bool send)
@@ -354,7 +360,7 @@ int kiw_ud_doorbell(struct kiw_qp *qp, bool send)
 		ud_flush(ud);
 	else if (send && READ_ONCE(ud->state) == IB_QPS_RTS)
 		ud_send(ud);
-	else if (send)
+	else if (send || READ_ONCE(ud->state) == IB_QPS_RESET)
 		ret = -EINVAL;
 	mutex_unlock(&qp->mutex);
 	return ret;

@@ -60,6 +60,7 @@ struct kiw_ud_train {
  * @open: kiw_ud_close() has not begun
  * @state: IB_QPS_RESET, INIT, RTR, RTS or ERR
  * @qkey: datagrams with another one are dropped
+ * @sq_psn: what the process calls its first datagram; it is only told it again
  * @recv: the receive request of the datagram that is being placed
  * @req: the send request that was taken
  * @taken: there is one, and not all of it is in @train
@@ -85,6 +86,7 @@ struct kiw_ud {
 	bool			open;
 	enum ib_qp_state	state;
 	u32			qkey;
+	u32			sq_psn;
 	struct kiw_recv_req	recv;
 
 	struct kiw_send_req	req;

@@ -211,14 +211,30 @@ TEST(States, NothingIsReceivedBeforeRtr)
 		const Ah ah = left.ah(ipv4.left, right, ipv4.right);
 		const std::uint64_t before = right.counter("ud_not_ready");
 
-		right.receive(1, 0, 100);
 		left.send({ah.get(), right.number()}, 0, 10);
 		right.expect_counter("ud_not_ready", before + 1);
-		EXPECT_TRUE(vt::poll_all(right.recv_cq()).empty());
 		right.go_to(IBV_QPS_INIT);
+		right.receive(1, 0, 100);
+		left.send({ah.get(), right.number()}, 0, 10);
+		right.expect_counter("ud_not_ready", before + 2);
+		EXPECT_TRUE(vt::poll_all(right.recv_cq()).empty());
 		ASSERT_EQ(right.modify(IBV_QPS_RTR), 0);
 		left.send({ah.get(), right.number()}, 0, 10);
 		EXPECT_WC(right.received(), 1, IBV_WC_SUCCESS);
+	}
+}
+
+TEST(States, NoReceiveIsPostedInReset)
+{
+	End right("kiw1", {.state = IBV_QPS_RESET});
+	ibv_recv_wr wr{}, *bad = nullptr;
+
+	for (int round = 0; round < 2; round++) {
+		EXPECT_EQ(ibv_post_recv(right.qp(), &wr, &bad), EINVAL);
+		EXPECT_EQ(bad, &wr);
+		right.go_to(IBV_QPS_RTS);
+		right.receive(1, 0, 100);
+		ASSERT_EQ(right.modify(IBV_QPS_RESET), 0);
 	}
 }
 
@@ -273,6 +289,20 @@ TEST(States, OthersAreRefused)
 	EXPECT_EQ(ibv_modify_qp(left.qp(), &attr, IBV_QP_AV), EINVAL);
 	EXPECT_EQ(ibv_modify_qp(left.qp(), &attr, IBV_QP_DEST_QPN), EINVAL);
 	EXPECT_EQ(left.state(), IBV_QPS_RTS);
+}
+
+TEST(States, ThePacketSequenceNumberIsKept)
+{
+	End left("kiw0", {.state = IBV_QPS_RTR});
+	ibv_qp_attr attr{};
+	ibv_qp_init_attr init{};
+
+	attr.qp_state = IBV_QPS_RTS;
+	attr.sq_psn = 0x45;
+	ASSERT_EQ(ibv_modify_qp(left.qp(), &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+	attr.sq_psn = 0;
+	ASSERT_EQ(ibv_query_qp(left.qp(), &attr, IBV_QP_SQ_PSN, &init), 0);
+	EXPECT_EQ(attr.sq_psn, 0x45);
 }
 
 TEST(States, TheKeyCanBeChanged)

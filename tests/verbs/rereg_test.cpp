@@ -57,29 +57,36 @@ TEST_F(Reregistered, WithOtherMemory)
 	expect_refused(old);
 }
 
+// Peers have been told the key of this memory.
 TEST_F(Reregistered, WithOtherRights)
 {
+	const std::uint32_t old = at_b.rkey();
+
 	ASSERT_EQ(change(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE), 0);
 	ASSERT_EQ(pair.b().receive({at_b.sge()}, 3), 0);
 	ASSERT_EQ(pair.a().send({from.sge()}), 0);
 	EXPECT_WC(pair.b().received(), 3, IBV_WC_SUCCESS);
 	EXPECT_EQ(pair.a().sent().status, IBV_WC_SUCCESS);
 	ASSERT_EQ(change(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, all_access), 0);
-	expect_written(at_b, at_b.rkey());
+	EXPECT_EQ(at_b.rkey(), old);
+	expect_written(at_b, old);
 	ASSERT_EQ(change(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_READ), 0);
-	expect_refused(at_b.rkey());
+	EXPECT_EQ(at_b.rkey(), old);
+	expect_refused(old);
 }
 
 TEST_F(Reregistered, InAnotherDomain)
 {
+	const std::uint32_t old = at_b.rkey();
 	Pd other = make_pd(pair.b().context());
 
 	ASSERT_EQ(change(IBV_REREG_MR_CHANGE_PD, other.get(), nullptr, 0, 0), 0);
 	EXPECT_EQ(ibv_dealloc_pd(other.get()), EBUSY);
 	ASSERT_EQ(change(IBV_REREG_MR_CHANGE_PD, pair.b().pd(), nullptr, 0, 0), 0);
-	expect_written(at_b, at_b.rkey());
+	EXPECT_EQ(at_b.rkey(), old);
+	expect_written(at_b, old);
 	ASSERT_EQ(change(IBV_REREG_MR_CHANGE_PD, other.get(), nullptr, 0, 0), 0);
-	expect_refused(at_b.rkey());
+	expect_refused(old);
 	ASSERT_EQ(change(IBV_REREG_MR_CHANGE_PD, pair.b().pd(), nullptr, 0, 0), 0);
 }
 
