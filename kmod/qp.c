@@ -253,9 +253,11 @@ static bool qp_check_request(const struct kiw_create_qp_req *req, enum ib_qp_typ
 }
 
 /* An earlier provider would take completions with immediate data for others. */
-static u8 qp_caps(u32 features)
+static u8 qp_caps(u32 features, enum ib_qp_type type)
 {
-	return (features & KIW_FEATURE_IMM ? KIW_CAP_IMM : 0) |
+	u32 imm = type == IB_QPT_UD ? KIW_FEATURE_UD_IMM : KIW_FEATURE_IMM;
+
+	return (features & imm ? KIW_CAP_IMM : 0) |
 	       (features & KIW_FEATURE_ATOMIC ? KIW_CAP_ATOMIC : 0);
 }
 
@@ -298,7 +300,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	qp->state = KIW_QP_IDLE;
 	qp->shown = IB_QPS_INIT;
 	qp->access = QP_REMOTE_RIGHTS;
-	qp->caps = qp_caps(uctx->features);
+	qp->caps = qp_caps(uctx->features, attr->qp_type);
 	qp->cookie = req.cookie;
 	qp->owner = get_pid(task_tgid(current));
 	qp->sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;

@@ -132,7 +132,9 @@ static bool udrx_complete(struct kiw_ud *ud, struct sk_buff *skb, const struct k
 	struct kiw_received received = {
 		.len = KIW_GRH_LEN + d->payload_len,
 		.op = KIW_WR_RECV,
-		.flags = KIW_CQE_GRH | (d->solicited ? KIW_CQE_SOLICITED : 0),
+		.flags = KIW_CQE_GRH | (d->solicited ? KIW_CQE_SOLICITED : 0) |
+			 (d->has_imm ? KIW_CQE_WITH_IMM : 0),
+		.imm = d->imm,
 	};
 
 	if (received.len > recv->room) {
@@ -169,6 +171,11 @@ static bool udrx_deliver(struct kiw_ud *ud, struct sk_buff *skb, const struct ki
 	}
 	if (d->qkey != ud->qkey) {
 		kiw_stat_inc(stats, KIW_STAT_UD_QKEY_ERRORS);
+		return true;
+	}
+	/* The program couldn't be told of immediate data. */
+	if (d->has_imm && !(ud->qp->caps & KIW_CAP_IMM)) {
+		kiw_stat_inc(stats, KIW_STAT_UD_MALFORMED);
 		return true;
 	}
 	if (d->is_write)

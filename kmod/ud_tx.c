@@ -72,6 +72,28 @@ static u32 udtx_qkey(const struct kiw_ud *ud)
 	return ud->req.dest.qkey & BIT(31) ? READ_ONCE(ud->qkey) : ud->req.dest.qkey;
 }
 
+static bool udtx_is_send(const struct kiw_ud *ud)
+{
+	return ud->req.wqe.opcode == KIW_WR_SEND || ud->req.wqe.opcode == KIW_WR_SEND_IMM;
+}
+
+/* As udtx_build_header() */
+static u32 udtx_build_send(struct kiw_ud *ud, u8 *hdr, u32 *payload)
+{
+	const struct kiw_send_req *req = &ud->req;
+	bool has_imm = req->wqe.opcode == KIW_WR_SEND_IMM;
+	bool solicited = req->wqe.flags & KIW_WQE_SOLICITED;
+
+	if (req->len > (has_imm ? KIW_UD_MAX_IMM_MSG : KIW_UD_MAX_MSG)) {
+		*payload = IB_WC_LOC_LEN_ERR;
+		return 0;
+	}
+	*payload = req->len;
+	if (has_imm)
+		return kiw_dgram_build_imm(hdr, solicited, udtx_qkey(ud), ud->msn, req->wqe.imm);
+	return kiw_dgram_build(hdr, solicited, udtx_qkey(ud), ud->msn);
+}
+
 /*
  * Write the header of the request's next datagram. Return: its length, and in @payload how many
  * bytes follow; or 0, and in @payload the request's status.
@@ -84,14 +106,8 @@ static u32 udtx_build_header(struct kiw_ud *ud, u8 *hdr, u32 *payload)
 	*payload = IB_WC_LOC_QP_OP_ERR;
 	if (memchr_inv(req->dest.reserved, 0, sizeof(req->dest.reserved)))
 		return 0;
-	if (req->wqe.opcode == KIW_WR_SEND) {
-		*payload = req->len;
-		if (req->len <= KIW_UD_MAX_MSG)
-			return kiw_dgram_build(hdr, req->wqe.flags & KIW_WQE_SOLICITED,
-					       udtx_qkey(ud), ud->msn);
-		*payload = IB_WC_LOC_LEN_ERR;
-		return 0;
-	}
+	if (udtx_is_send(ud))
+		return udtx_build_send(ud, hdr, payload);
 	if (!udtx_is_write(ud) || kiw_ud_to_group(&req->dest) ||
 	    req->wqe.remote_addr + req->len < req->len)
 		return 0;
@@ -170,6 +186,7 @@ static int udtx_add(struct kiw_ud *ud)
 	int ret;
 
 	BUILD_BUG_ON(KIW_UD_MAX_MSG != KIW_DGRAM_MAX_MSG);
+	BUILD_BUG_ON(KIW_UD_MAX_IMM_MSG != KIW_DGRAM_MAX_IMM_MSG);
 	hdr_len = udtx_build_header(ud, hdr, &payload);
 	if (!hdr_len)
 		return payload;

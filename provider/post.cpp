@@ -80,7 +80,7 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 		return EINVAL;
 
 	const bool datagram = qp.is_datagram();
-	if (datagram && row->op != KIW_WR_SEND)
+	if (datagram && !is_datagram_send(row->op, qp.features))
 		return EINVAL;
 
 	if (is_local(row->op) && wr.num_sge)

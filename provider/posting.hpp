@@ -20,6 +20,7 @@ static_assert(offsetof(ibv_sge, lkey) == offsetof(kiw_sge, lkey));
 
 inline constexpr std::uint64_t max_message = std::uint64_t{1} << 31;
 inline constexpr std::uint64_t max_datagram = KIW_UD_MAX_MSG;
+inline constexpr std::uint64_t max_datagram_imm = KIW_UD_MAX_IMM_MSG;
 inline constexpr std::uint64_t max_record = std::uint64_t{KIW_RECORD_MAX_SEGS} * KIW_RECORD_MAX_SEG_SIZE;
 
 /// Bytes that an atomic works on
@@ -56,7 +57,15 @@ constexpr std::uint64_t longest_message(bool datagram, std::uint8_t op)
 {
 	if (!datagram)
 		return max_message;
-	return op == KIW_WR_WRITE ? max_record : max_datagram;
+	if (op == KIW_WR_WRITE)
+		return max_record;
+	return op == KIW_WR_SEND_IMM ? max_datagram_imm : max_datagram;
+}
+
+/// Whether ibv_post_send() can have a datagram queue pair send it. A Write has no place there for the address handle.
+constexpr bool is_datagram_send(std::uint8_t op, std::uint32_t features)
+{
+	return op == KIW_WR_SEND || (op == KIW_WR_SEND_IMM && (features & KIW_FEATURE_UD_IMM));
 }
 
 /// The slot's flags.

@@ -303,8 +303,10 @@ std::uint64_t ops_of_connections(ibv_context *context)
 /// Those of datagram queue pairs; a Write of theirs is a Write-Record
 std::uint64_t ops_of_datagrams(ibv_context *context)
 {
-	return IBV_QP_EX_WITH_SEND |
-	       (Context::from(context).features & KIW_FEATURE_RECORD ? std::uint64_t{IBV_QP_EX_WITH_RDMA_WRITE} : 0);
+	const std::uint32_t features = Context::from(context).features;
+
+	return IBV_QP_EX_WITH_SEND | (features & KIW_FEATURE_RECORD ? std::uint64_t{IBV_QP_EX_WITH_RDMA_WRITE} : 0) |
+	       (features & KIW_FEATURE_UD_IMM ? std::uint64_t{IBV_QP_EX_WITH_SEND_WITH_IMM} : 0);
 }
 
 /// Those that libibverbs has behind what all of them have

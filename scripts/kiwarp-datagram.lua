@@ -5,7 +5,8 @@
 
 local proto = Proto("kiwarp_dgram", "Datagram-iWARP")
 
-local opcodes = { [0] = "Write-Record", [3] = "Send", [5] = "Send with Solicited Event" }
+local opcodes = { [0] = "Write-Record", [3] = "Send", [5] = "Send with Solicited Event",
+	[8] = "Send with immediate data", [9] = "Send with immediate data and Solicited Event" }
 
 local f = {
 	mark = ProtoField.uint8("kiwarp_dgram.mark", "Mark", base.HEX),
@@ -18,6 +19,7 @@ local f = {
 	qkey = ProtoField.uint32("kiwarp_dgram.qkey", "Q_Key", base.HEX),
 	queue = ProtoField.uint32("kiwarp_dgram.queue", "Queue Number", base.DEC),
 	number = ProtoField.uint32("kiwarp_dgram.number", "Number", base.DEC),
+	imm = ProtoField.uint32("kiwarp_dgram.imm", "Immediate data", base.HEX),
 	offset = ProtoField.uint32("kiwarp_dgram.offset", "Message Offset", base.DEC),
 	stag = ProtoField.uint32("kiwarp_dgram.stag", "STag", base.HEX),
 	to = ProtoField.uint64("kiwarp_dgram.to", "Tagged Offset", base.HEX),
@@ -38,7 +40,7 @@ local e = {
 }
 proto.experts = e
 
-local HEADER, WRITE_HEADER, CRC = 20, 36, 4
+local HEADER, IMM_HEADER, WRITE_HEADER, CRC = 20, 28, 36, 4
 local MAX_SEG_SIZE, MAX_SEGS = 65467, 1024
 
 -- Lua 5.2 has bit32, 5.3 and later have operators, Wireshark has bit: one that all versions of it know.
@@ -61,6 +63,18 @@ local function crc32c(bytes)
 	return band(bnot(c), 0xffffffff) % 0x100000000
 end
 
+local function has_imm(buffer)
+	local opcode = band(buffer(3, 1):uint(), 0x0f)
+	return opcode == 8 or opcode == 9
+end
+
+local function header_length(buffer)
+	if band(buffer(2, 1):uint(), 0x80) ~= 0 then
+		return WRITE_HEADER
+	end
+	return has_imm(buffer) and IMM_HEADER or HEADER
+end
+
 -- Each returns the length of the header, a text, and whether the header is as the format wants it.
 
 local function send(buffer, t)
@@ -69,9 +83,14 @@ local function send(buffer, t)
 	t:add(f.queue, buffer(8, 4))
 	t:add(f.number, buffer(12, 4))
 	t:add(f.offset, buffer(16, 4))
-	local good = band(buffer(2, 1):uint(), 0xc3) == 0x41 and (opcode == 3 or opcode == 5) and
+	local good = band(buffer(2, 1):uint(), 0xc3) == 0x41 and (opcode == 3 or opcode == 5 or has_imm(buffer)) and
 		buffer(8, 4):uint() == 0 and buffer(16, 4):uint() == 0
-	return HEADER, string.format("%s, Q_Key 0x%08x", opcodes[opcode] or "?", buffer(4, 4):uint()), good
+	local text = string.format("%s, Q_Key 0x%08x", opcodes[opcode] or "?", buffer(4, 4):uint())
+	if has_imm(buffer) then
+		t:add(f.imm, buffer(20, 4))
+		text = string.format("%s, immediate 0x%08x", text, buffer(20, 4):uint())
+	end
+	return header_length(buffer), text, good
 end
 
 local function write(buffer, t)
@@ -107,7 +126,7 @@ function proto.dissector(buffer, pinfo, tree)
 		return length
 	end
 	local tagged = length > 2 and band(buffer(2, 1):uint(), 0x80) ~= 0
-	if length < (tagged and WRITE_HEADER or HEADER) + CRC then
+	if length < HEADER + CRC or length < header_length(buffer) + CRC then
 		t:add_proto_expert_info(e.malformed, "shorter than header and CRC")
 		return length
 	end

@@ -82,9 +82,10 @@
 #define KIW_FEATURE_ATOMIC 0x10 /* KIW_WR_CMP_SWAP, KIW_WR_FETCH_ADD; slots have room for them */
 #define KIW_FEATURE_MW     0x20 /* memory windows: KIW_WR_BIND_MW, KIW_WR_LOCAL_INV, with room */
 #define KIW_FEATURE_SRQ_RESIZE 0x40 /* struct kiw_modify_srq_req */
+#define KIW_FEATURE_UD_IMM 0x80 /* KIW_WR_SEND_IMM of datagram QPs, and what comes of it */
 #define KIW_FEATURES                                                                         \
 	(KIW_FEATURE_UD | KIW_FEATURE_SRQ | KIW_FEATURE_RECORD | KIW_FEATURE_IMM |           \
-	 KIW_FEATURE_ATOMIC | KIW_FEATURE_MW | KIW_FEATURE_SRQ_RESIZE)
+	 KIW_FEATURE_ATOMIC | KIW_FEATURE_MW | KIW_FEATURE_SRQ_RESIZE | KIW_FEATURE_UD_IMM)
 
 /* Appended to the get_context request; a provider may leave it out, and then knows no feature. */
 struct kiw_get_context_req {
@@ -244,7 +245,7 @@ enum kiw_wr_op {
  * ring's geometry says how many it has. Reserved fields must be 0, or the request is refused.
  */
 struct kiw_wqe {
-	__u8 opcode; /* enum kiw_wr_op; of a datagram QP KIW_WR_SEND and KIW_WR_WRITE only */
+	__u8 opcode; /* enum kiw_wr_op; of a datagram QP KIW_WR_SEND, SEND_IMM and WRITE only */
 	__u8 flags;  /* KIW_WQE_* */
 	__u8 num_sge;
 	__u8 reserved;
@@ -291,6 +292,8 @@ struct kiw_ud_dest {
 
 /* Payload of the longest message between datagram QPs, bytes: one datagram of IPv4 */
 #define KIW_UD_MAX_MSG 65483
+/* The same with immediate data */
+#define KIW_UD_MAX_IMM_MSG 65475
 
 /* Bytes in front of what arrives at a datagram QP: its IPv6 header, or 20 bytes and that of IPv4 */
 #define KIW_GRH_LEN 40

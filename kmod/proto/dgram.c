@@ -26,6 +26,7 @@ static enum kiw_dgram_verdict dgram_parse_write(const u8 *p, u32 len, struct kiw
 		return KIW_DGRAM_MALFORMED;
 	d->is_write = true;
 	d->solicited = false;
+	d->has_imm = false;
 	d->hdr_len = KIW_DGRAM_WRITE_LEN;
 	d->qkey = be32_to_cpu(hdr->qkey);
 	d->msn = 0;
@@ -42,10 +43,42 @@ static enum kiw_dgram_verdict dgram_parse_write(const u8 *p, u32 len, struct kiw
 	return KIW_DGRAM_OK;
 }
 
+static bool dgram_is_imm(const struct kiw_dgram_hdr *hdr)
+{
+	u8 op = hdr->ddp.ctrl.rdmap & KIW_RDMAP_OP_MASK;
+
+	return op == KIW_OP_IMM || op == KIW_OP_IMM_SE;
+}
+
+static enum kiw_dgram_verdict dgram_parse_send(const u8 *p, u32 len, struct kiw_dgram *d)
+{
+	const struct kiw_dgram_hdr *hdr = (const void *)p;
+	bool has_imm = dgram_is_imm(hdr);
+	u32 hdr_len = has_imm ? KIW_DGRAM_IMM_LEN : KIW_DGRAM_HDR_LEN;
+	u32 ddp_len = has_imm ? KIW_IMM_LEN : KIW_UNTAGGED_LEN;
+	struct kiw_seg seg;
+
+	if (len < hdr_len + KIW_DGRAM_CRC_SIZE)
+		return KIW_DGRAM_MALFORMED;
+	if (kiw_seg_parse((const u8 *)&hdr->ddp, ddp_len, ddp_len, KIW_CAP_IMM, &seg) != KIW_DONE)
+		return KIW_DGRAM_MALFORMED;
+	if ((!has_imm && seg.op != KIW_OP_SEND && seg.op != KIW_OP_SEND_SE) ||
+	    !(seg.flags & KIW_F_LAST) || seg.mo)
+		return KIW_DGRAM_MALFORMED;
+	d->is_write = false;
+	d->solicited = seg.flags & KIW_F_SOLICITED;
+	d->has_imm = has_imm;
+	d->hdr_len = hdr_len;
+	d->qkey = seg.inv_stag;
+	d->msn = seg.msn;
+	d->imm = has_imm ? ((const struct kiw_dgram_imm_hdr *)p)->imm : 0;
+	d->payload_len = len - hdr_len - KIW_DGRAM_CRC_SIZE;
+	return KIW_DGRAM_OK;
+}
+
 enum kiw_dgram_verdict kiw_dgram_parse(const u8 *p, u32 len, struct kiw_dgram *d)
 {
 	const struct kiw_dgram_hdr *hdr = (const void *)p;
-	struct kiw_seg seg;
 
 	if (len < KIW_DGRAM_MIN || len > KIW_DGRAM_MAX || hdr->mark != KIW_DGRAM_MARK)
 		return KIW_DGRAM_MALFORMED;
@@ -53,30 +86,30 @@ enum kiw_dgram_verdict kiw_dgram_parse(const u8 *p, u32 len, struct kiw_dgram *d
 		return KIW_DGRAM_OTHER_VERSION;
 	if (hdr->ddp.ctrl.ddp & KIW_DDP_TAGGED)
 		return dgram_parse_write(p, len, d);
-	if (kiw_seg_parse((const u8 *)&hdr->ddp, KIW_UNTAGGED_LEN,
-			  len - KIW_DGRAM_MIN + KIW_UNTAGGED_LEN, 0, &seg) != KIW_DONE)
-		return KIW_DGRAM_MALFORMED;
-	if ((seg.op != KIW_OP_SEND && seg.op != KIW_OP_SEND_SE) || !(seg.flags & KIW_F_LAST) ||
-	    seg.mo)
-		return KIW_DGRAM_MALFORMED;
-	d->is_write = false;
-	d->solicited = seg.flags & KIW_F_SOLICITED;
-	d->hdr_len = KIW_DGRAM_HDR_LEN;
-	d->qkey = seg.inv_stag;
-	d->msn = seg.msn;
-	d->payload_len = seg.payload_len;
-	return KIW_DGRAM_OK;
+	return dgram_parse_send(p, len, d);
+}
+
+static u32 dgram_build(struct kiw_dgram_hdr *hdr, u8 op, u32 qkey, u32 msn)
+{
+	hdr->mark = KIW_DGRAM_MARK;
+	hdr->version = KIW_DGRAM_VERSION;
+	kiw_build_untagged(&hdr->ddp, op, true, qkey, KIW_QN_SEND, msn, 0);
+	return KIW_DGRAM_HDR_LEN;
 }
 
 u32 kiw_dgram_build(void *p, bool solicited, u32 qkey, u32 msn)
 {
-	struct kiw_dgram_hdr *hdr = p;
+	return dgram_build(p, solicited ? KIW_OP_SEND_SE : KIW_OP_SEND, qkey, msn);
+}
 
-	hdr->mark = KIW_DGRAM_MARK;
-	hdr->version = KIW_DGRAM_VERSION;
-	kiw_build_untagged(&hdr->ddp, solicited ? KIW_OP_SEND_SE : KIW_OP_SEND, true, qkey,
-			   KIW_QN_SEND, msn, 0);
-	return KIW_DGRAM_HDR_LEN;
+u32 kiw_dgram_build_imm(void *p, bool solicited, u32 qkey, u32 msn, __be32 imm)
+{
+	struct kiw_dgram_imm_hdr *hdr = p;
+
+	dgram_build(&hdr->hdr, solicited ? KIW_OP_IMM_SE : KIW_OP_IMM, qkey, msn);
+	hdr->imm = imm;
+	hdr->reserved = 0;
+	return KIW_DGRAM_IMM_LEN;
 }
 
 u32 kiw_dgram_build_write(void *p, const struct kiw_dgram_write *w, u32 offset, u32 qkey)

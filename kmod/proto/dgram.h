@@ -2,8 +2,8 @@
 /*
  * Datagram-iWARP: one Send, or one segment of a Write-Record, in one UDP
  * datagram. No standard has it; Documentation/datagram.md does. A datagram is
- * struct kiw_dgram_hdr or struct kiw_dgram_write_hdr, payload, and a CRC-32C of
- * all before it, as in an FPDU.
+ * one of the three headers below, payload, and a CRC-32C of all before it, as in
+ * an FPDU.
  */
 #ifndef KIW_PROTO_DGRAM_H
 #define KIW_PROTO_DGRAM_H
@@ -29,6 +29,16 @@ struct kiw_dgram_hdr {
 } __packed;
 
 /*
+ * A Send with immediate data: the opcodes of Immediate Data (RFC 7306), with
+ * what those carry, and the payload behind it
+ */
+struct kiw_dgram_imm_hdr {
+	struct kiw_dgram_hdr hdr;
+	__be32 imm;
+	__be32 reserved;
+} __packed;
+
+/*
  * Write-Record: a tagged header, and what a target needs to know that gets the
  * segments in any order, and not all of them
  */
@@ -44,6 +54,7 @@ struct kiw_dgram_write_hdr {
 } __packed;
 
 #define KIW_DGRAM_HDR_LEN 20
+#define KIW_DGRAM_IMM_LEN (KIW_DGRAM_HDR_LEN + KIW_IMM_SIZE)
 #define KIW_DGRAM_WRITE_LEN 36
 #define KIW_DGRAM_HDR_MAX KIW_DGRAM_WRITE_LEN
 #define KIW_DGRAM_CRC_SIZE 4
@@ -52,12 +63,15 @@ struct kiw_dgram_write_hdr {
 #define KIW_DGRAM_MAX 65507
 /* Payload of the longest message, octets */
 #define KIW_DGRAM_MAX_MSG (KIW_DGRAM_MAX - KIW_DGRAM_MIN)
+/* The same of a message with immediate data */
+#define KIW_DGRAM_MAX_IMM_MSG (KIW_DGRAM_MAX_MSG - KIW_IMM_SIZE)
 /* Payload of the longest segment of a Write-Record, octets */
 #define KIW_DGRAM_MAX_SEG (KIW_DGRAM_MAX - KIW_DGRAM_WRITE_LEN - KIW_DGRAM_CRC_SIZE)
 /* Segments of a Write-Record at most */
 #define KIW_DGRAM_MAX_SEGS 1024
 
 static_assert(sizeof(struct kiw_dgram_hdr) == KIW_DGRAM_HDR_LEN, "datagram header");
+static_assert(sizeof(struct kiw_dgram_imm_hdr) == KIW_DGRAM_IMM_LEN, "header with immediate data");
 static_assert(sizeof(struct kiw_dgram_write_hdr) == KIW_DGRAM_WRITE_LEN, "Write-Record header");
 
 /**
@@ -92,9 +106,11 @@ struct kiw_dgram_write {
  * struct kiw_dgram - a parsed header
  * @is_write: a segment of a Write-Record, else a Send
  * @solicited: the receiver is to be woken also where it waits for such messages only
+ * @has_imm: of a Send: it carries immediate data
  * @hdr_len: octets in front of the payload
  * @qkey: Q_Key of the sender, not yet judged
  * @msn: of a Send: number of the message among those of its sender; nothing follows from it
+ * @imm: with @has_imm, as the sender gave them
  * @payload_len: octets of the payload, 0..KIW_DGRAM_MAX_MSG
  * @write: of a segment: its message
  * @offset: of a segment: octets of the message in front of it, a multiple of @write.seg_size
@@ -102,9 +118,11 @@ struct kiw_dgram_write {
 struct kiw_dgram {
 	bool is_write;
 	bool solicited;
+	bool has_imm;
 	u8 hdr_len;
 	u32 qkey;
 	u32 msn;
+	__be32 imm;
 	u32 payload_len;
 	struct kiw_dgram_write write;
 	u32 offset;
@@ -129,11 +147,11 @@ static inline u32 kiw_dgram_segs(const struct kiw_dgram_write *w)
  * @d: output, valid with %KIW_DGRAM_OK
  *
  * Checks in this order: length, first octet, version, then the DDP header as
- * kiw_seg_parse() does. Send and Send with Solicited Event are whole in their
- * datagram. Of a Write, length, offset and segment size have to agree with each
- * other, with the payload and with the L bit, so that segments of a message
- * are either the same or apart. The CRC is the caller's; until it was found
- * good, nothing may be done but to drop the datagram.
+ * kiw_seg_parse() does. Sends, with or without Solicited Event and immediate
+ * data, are whole in their datagram. Of a Write, length, offset and segment size
+ * have to agree with each other, with the payload and with the L bit, so that
+ * segments of a message are either the same or apart. The CRC is the caller's;
+ * until it was found good, nothing may be done but to drop the datagram.
  *
  * Return: see enum kiw_dgram_verdict.
  */
@@ -149,6 +167,18 @@ enum kiw_dgram_verdict kiw_dgram_parse(const u8 *p, u32 len, struct kiw_dgram *d
  * Return: KIW_DGRAM_HDR_LEN.
  */
 u32 kiw_dgram_build(void *p, bool solicited, u32 qkey, u32 msn);
+
+/**
+ * kiw_dgram_build_imm() - the same for a message with immediate data
+ * @p: KIW_DGRAM_IMM_LEN octets
+ * @solicited: see struct kiw_dgram
+ * @qkey: Q_Key
+ * @msn: number of the message
+ * @imm: immediate data
+ *
+ * Return: KIW_DGRAM_IMM_LEN.
+ */
+u32 kiw_dgram_build_imm(void *p, bool solicited, u32 qkey, u32 msn, __be32 imm);
 
 /**
  * kiw_dgram_build_write() - write the header of a segment of a Write-Record

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 // One UDP datagram: any octets, of which the parser sees the header and the length; what is built; and a message that
 // arrives in segments.
+#include <endian.h>
 #include <set>
 
 #include "fuzz.hpp"
@@ -48,12 +49,32 @@ static void arrives_tagged(const Bytes &b, kiw_dgram_verdict verdict, const kiw_
 
 	require((verdict == KIW_DGRAM_OK) == good, "a segment is judged in another way");
 	if (good)
-		require(d.is_write && d.hdr_len == 36 && d.write.stag == at(b, 4, 4) &&
+		require(d.is_write && !d.has_imm && d.hdr_len == 36 && d.write.stag == at(b, 4, 4) &&
 				d.write.to == at(b, 8, 8) - at(b, 28, 4) && d.qkey == at(b, 16, 4) &&
 				d.write.id == at(b, 20, 4) && d.write.length == at(b, 24, 4) &&
 				d.offset == at(b, 28, 4) && d.write.seg_size == at(b, 32, 4) &&
 				d.payload_len == b.size() - 40,
 			"a segment has another meaning");
+}
+
+// Immediate Data as RFC 7306 has them, and behind them the message
+static void arrives_with_immediate(const Bytes &b, kiw_dgram_verdict verdict, const kiw_dgram &d)
+{
+	if (b.size() < 32) {
+		require(verdict == KIW_DGRAM_MALFORMED, "half of the immediate data is taken");
+		return;
+	}
+	const Bytes ulpdu(b.begin() + 2, b.begin() + 28);
+	const model::Parsed expected = model::segment(ulpdu, {.immediate = true});
+	const model::Segment &s = expected.segment;
+	const bool good = !expected.error && s.last && !s.message_offset;
+
+	require((verdict == KIW_DGRAM_OK) == good, "immediate data are judged in another way");
+	if (good)
+		require(!d.is_write && d.has_imm && d.hdr_len == 28 && d.solicited == (s.opcode == 9) &&
+				d.qkey == at(b, 4, 4) && d.msn == s.number && be32toh(d.imm) == at(b, 20, 4) &&
+				d.payload_len == b.size() - 32,
+			"immediate data have another meaning");
 }
 
 // By the model of segments: what follows the two octets of ours is a ULPDU, but for the CRC.
@@ -74,6 +95,10 @@ static void arrives(const Bytes &datagram)
 		arrives_tagged(datagram, verdict, d);
 		return;
 	}
+	if ((datagram[3] & 0x0f) == 8 || (datagram[3] & 0x0f) == 9) {
+		arrives_with_immediate(datagram, verdict, d);
+		return;
+	}
 	const Bytes ulpdu(datagram.begin() + 2, datagram.end() - 4);
 	const model::Parsed expected = model::segment(ulpdu, {});
 	const model::Segment &s = expected.segment;
@@ -81,7 +106,7 @@ static void arrives(const Bytes &datagram)
 
 	require((verdict == KIW_DGRAM_OK) == send, "a datagram is judged in another way");
 	if (send)
-		require(!d.is_write && d.hdr_len == 20 && d.solicited == (s.opcode == 5) &&
+		require(!d.is_write && !d.has_imm && d.hdr_len == 20 && d.solicited == (s.opcode == 5) &&
 				d.qkey == get(datagram.data() + 4, 4) && d.msn == s.number &&
 				d.payload_len == ulpdu.size() - 18,
 			"a datagram has another meaning");
@@ -101,6 +126,16 @@ static void built(Input in)
 	require(parse(b, d) == KIW_DGRAM_OK && d.solicited == solicited && d.qkey == key && d.msn == number &&
 			d.payload_len == b.size() - 24,
 		"what is built has another meaning");
+
+	const uint32_t immediate = in.u32();
+	b.assign(28, 0xee);
+	require(kiw_dgram_build_imm(b.data(), solicited, key, number, htobe32(immediate)) == b.size(),
+		"a header with immediate data has another length");
+	b.resize(32 + in.u16() % 1000);
+	arrives(b);
+	require(parse(b, d) == KIW_DGRAM_OK && d.has_imm && be32toh(d.imm) == immediate && d.solicited == solicited &&
+			d.qkey == key && d.msn == number && d.payload_len == b.size() - 32,
+		"immediate data that are built have another meaning");
 }
 
 // A message of any shape, of which segments arrive in any order, again, or never

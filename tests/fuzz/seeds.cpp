@@ -53,6 +53,8 @@ int main(int argc, char **argv)
 	}
 	write("dgram", "send", Bytes(std::begin(vec_dgram_send), std::end(vec_dgram_send)));
 	write("dgram", "send_se", Bytes(std::begin(vec_dgram_send_se), std::end(vec_dgram_send_se)));
+	write("dgram", "imm", Bytes(std::begin(vec_dgram_imm), std::end(vec_dgram_imm)));
+	write("dgram", "imm_se", Bytes(std::begin(vec_dgram_imm_se), std::end(vec_dgram_imm_se)));
 	write("dgram", "write_first", Bytes(std::begin(vec_dgram_write_first), std::end(vec_dgram_write_first)));
 	write("dgram", "write_last", Bytes(std::begin(vec_dgram_write_last), std::end(vec_dgram_write_last)));
 	for (uint8_t how = 0; how < 6; how++)

@@ -261,6 +261,32 @@ static void datagrams_match_the_vectors(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, d.payload_len, 0);
 }
 
+static void datagrams_with_immediate_data_match_the_vectors(struct kunit *test)
+{
+	u8 b[sizeof(vec_dgram_imm)];
+	struct kiw_dgram d = {};
+	__le32 crc;
+	u32 n;
+
+	n = kiw_dgram_build_imm(b, false, 0x11223344, 7, cpu_to_be32(0xaabbccdd));
+	KUNIT_ASSERT_EQ(test, n, KIW_DGRAM_IMM_LEN);
+	memcpy(b + n, "ping", 4);
+	crc = kiw_crc_wire(kiw_crc_update(kiw_crc_init(), b, n + 4));
+	memcpy(b + n + 4, &crc, sizeof(crc));
+	expect_vector(test, b, sizeof(b), vec_dgram_imm, sizeof(vec_dgram_imm));
+
+	KUNIT_EXPECT_EQ(test, kiw_dgram_parse(exact(test, vec_dgram_imm_se, KIW_DGRAM_IMM_LEN),
+					      sizeof(vec_dgram_imm_se), &d), KIW_DGRAM_OK);
+	KUNIT_EXPECT_TRUE(test, d.has_imm);
+	KUNIT_EXPECT_TRUE(test, d.solicited);
+	KUNIT_EXPECT_EQ(test, be32_to_cpu(d.imm), 1);
+	KUNIT_EXPECT_EQ(test, d.payload_len, 0);
+	for (n = 0; n < sizeof(vec_dgram_imm_se); n++)
+		KUNIT_EXPECT_EQ(test, kiw_dgram_parse(exact(test, vec_dgram_imm_se,
+							    min_t(u32, n, KIW_DGRAM_IMM_LEN)),
+						      n, &d), KIW_DGRAM_MALFORMED);
+}
+
 static void malformed_datagrams_are_told_apart(struct kunit *test)
 {
 	struct kiw_dgram d;
@@ -664,6 +690,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(header_cut_anywhere_is_waited_for),
 	KUNIT_CASE(malformed_segments_get_their_error),
 	KUNIT_CASE(datagrams_match_the_vectors),
+	KUNIT_CASE(datagrams_with_immediate_data_match_the_vectors),
 	KUNIT_CASE(malformed_datagrams_are_told_apart),
 	KUNIT_CASE(write_records_match_the_vectors),
 	KUNIT_CASE(records_count_their_segments),

@@ -70,6 +70,72 @@ TEST(Dgram, vectors_parse_into_what_they_were_made_from)
 	EXPECT_EQ(o.dgram.payload_len, 0u);
 }
 
+TEST(Dgram, built_ones_with_immediate_data_match_the_vectors)
+{
+	Bytes b(KIW_DGRAM_IMM_LEN, 0xee);
+
+	EXPECT_EQ(kiw_dgram_build_imm(b.data(), false, 0x11223344, 7, cpu_to_be32(0xaabbccdd)), b.size());
+	EXPECT_EQ(with_crc(b + bytes("ping")), bytes(vec_dgram_imm));
+	kiw_dgram_build_imm(b.data(), true, 0x80000001, 0xffffffff, cpu_to_be32(1));
+	EXPECT_EQ(with_crc(b), bytes(vec_dgram_imm_se));
+}
+
+TEST(Dgram, immediate_data_parse_into_what_they_were_made_from)
+{
+	Outcome o = parse(bytes(vec_dgram_imm));
+	EXPECT_EQ(o.verdict, KIW_DGRAM_OK);
+	EXPECT_TRUE(o.dgram.has_imm);
+	EXPECT_FALSE(o.dgram.is_write);
+	EXPECT_FALSE(o.dgram.solicited);
+	EXPECT_EQ(o.dgram.hdr_len, KIW_DGRAM_IMM_LEN);
+	EXPECT_EQ(be32_to_cpu(o.dgram.imm), 0xaabbccddu);
+	EXPECT_EQ(o.dgram.qkey, 0x11223344u);
+	EXPECT_EQ(o.dgram.msn, 7u);
+	EXPECT_EQ(o.dgram.payload_len, 4u);
+	o = parse(bytes(vec_dgram_imm_se));
+	EXPECT_EQ(o.verdict, KIW_DGRAM_OK);
+	EXPECT_TRUE(o.dgram.solicited);
+	EXPECT_EQ(be32_to_cpu(o.dgram.imm), 1u);
+	EXPECT_EQ(o.dgram.qkey, 0x80000001u);
+	EXPECT_EQ(o.dgram.payload_len, 0u);
+	for (const Bytes &other : {bytes(vec_dgram_send), bytes(vec_dgram_write_first)}) {
+		o.dgram.has_imm = true;
+		EXPECT_EQ(parse(other).verdict, KIW_DGRAM_OK);
+		EXPECT_FALSE(parse(other).dgram.has_imm);
+	}
+}
+
+TEST(Dgram, immediate_data_are_there_in_full)
+{
+	const Bytes b = bytes(vec_dgram_imm_se);
+
+	EXPECT_EQ(b.size(), KIW_DGRAM_IMM_LEN + KIW_DGRAM_CRC_SIZE);
+	for (std::size_t n = 0; n < b.size(); n++)
+		EXPECT_EQ(parse(first(b, n)).verdict, KIW_DGRAM_MALFORMED) << n;
+}
+
+TEST(Dgram, octets_behind_immediate_data_are_ignored)
+{
+	for (std::size_t at = 24; at < 28; at++) {
+		Bytes b = bytes(vec_dgram_imm);
+
+		b[at] = 0xff;
+		EXPECT_EQ(parse(b).verdict, KIW_DGRAM_OK);
+		EXPECT_EQ(be32_to_cpu(parse(b).dgram.imm), 0xaabbccddu);
+	}
+}
+
+TEST(Dgram, longest_with_immediate_data_fills_a_datagram_of_ipv4)
+{
+	const Bytes head = first(bytes(vec_dgram_imm), KIW_DGRAM_IMM_LEN);
+	const Outcome o = parse(head + counting(KIW_DGRAM_MAX_IMM_MSG + KIW_DGRAM_CRC_SIZE));
+
+	EXPECT_EQ(KIW_DGRAM_MAX_IMM_MSG, 65535 - 20 - 8 - 28 - 4);
+	EXPECT_EQ(o.verdict, KIW_DGRAM_OK);
+	EXPECT_EQ(o.dgram.payload_len, KIW_DGRAM_MAX_IMM_MSG);
+	EXPECT_EQ(parse(head + counting(KIW_DGRAM_MAX_IMM_MSG + 1 + KIW_DGRAM_CRC_SIZE)).verdict, KIW_DGRAM_MALFORMED);
+}
+
 TEST(Dgram, length_is_that_of_a_header_and_a_crc_at_least)
 {
 	const Bytes b = good(0);
@@ -104,8 +170,8 @@ TEST(Dgram, other_versions_are_known_as_such)
 			version == 0x10 ? KIW_DGRAM_OK : KIW_DGRAM_OTHER_VERSION);
 }
 
-// All values of both control octets: Send and Send with Solicited Event, untagged, the last segment, of versions 1.
-// Reserved bits don't matter.
+// All values of both control octets: Send and Send with Solicited Event, the same two with immediate data, untagged,
+// the last segment, of versions 1. Reserved bits don't matter.
 TEST(Dgram, nothing_but_whole_sends)
 {
 	for (unsigned ddp = 0; ddp < 256; ddp++) {
@@ -113,7 +179,8 @@ TEST(Dgram, nothing_but_whole_sends)
 			Bytes b = changed(2, std::uint8_t(ddp));
 			b[3] = std::uint8_t(rdmap);
 			const unsigned op = rdmap & 0xf;
-			const bool is_good = (ddp & 0xc3) == 0x41 && (rdmap & 0xc0) == 0x40 && (op == 3 || op == 5);
+			const bool is_send = op == 3 || op == 5 || op == 8 || op == 9;
+			const bool is_good = (ddp & 0xc3) == 0x41 && (rdmap & 0xc0) == 0x40 && is_send;
 
 			ASSERT_EQ(parse(b).verdict, is_good ? KIW_DGRAM_OK : KIW_DGRAM_MALFORMED)
 				<< ddp << " " << rdmap;
@@ -124,8 +191,13 @@ TEST(Dgram, nothing_but_whole_sends)
 TEST(Dgram, queue_and_offset_are_zero)
 {
 	for (const std::size_t at : {8, 9, 10, 11, 16, 17, 18, 19})
-		for (unsigned bit = 0; bit < 8; bit++)
+		for (unsigned bit = 0; bit < 8; bit++) {
+			Bytes with_imm = bytes(vec_dgram_imm);
+
+			with_imm[at] = std::uint8_t(1 << bit);
+			EXPECT_EQ(parse(with_imm).verdict, KIW_DGRAM_MALFORMED);
 			EXPECT_EQ(parse(changed(at, std::uint8_t(1 << bit))).verdict, KIW_DGRAM_MALFORMED);
+		}
 }
 
 const kiw_dgram_write some_write = {.stag = 0xaabbccdd, .to = 0x7f0000001000, .id = 9, .length = 20, .seg_size = 8};

@@ -27,7 +27,7 @@ vt::Cq make_recv_cq(ibv_context *context, const Options &options, ibv_comp_chann
 
 End::End(const std::string &device, const Options &options)
 	: device_(device),
-	  context_(vt::open_device(device)),
+	  context_(options.open(device)),
 	  pd_(vt::make_pd(context_.get())),
 	  channel_(ibv_create_comp_channel(context_.get())),
 	  send_cq_(vt::make_cq(context_.get(), options.completions)),

@@ -45,6 +45,7 @@ struct Options {
 	std::size_t memory = 1 << 20;
 	bool extended_cq = false;   // for receives
 	std::uint64_t send_ops = 0; // the queue pair has these builders
+	std::function<vt::Context(const std::string &)> open = vt::open_device;
 	std::function<ibv_qp *(ibv_context *, ibv_qp_init_attr_ex *)> create_qp = ibv_create_qp_ex;
 };
 

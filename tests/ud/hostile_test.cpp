@@ -94,6 +94,12 @@ TEST_F(Hostile, TooShort)
 		all.emplace_back(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n));
 	for (std::size_t n = 0; n < 20; n++)
 		all.push_back(closed(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n))));
+	// A Send of that length is good; immediate data would reach into the CRC, or behind it.
+	for (std::size_t n = 20; n < 28; n++) {
+		const Bytes whole = datagram_imm(some_key, 1, {});
+
+		all.push_back(closed(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(n))));
+	}
 	expect_dropped(all, "ud_malformed");
 }
 
@@ -134,8 +140,13 @@ TEST_F(Hostile, WrongHeaders)
 	for (const int version : {0x00, 0x80, 0xc0})
 		add(3, version | 0x03);
 	for (int opcode = 0; opcode < 16; opcode++)
-		if (opcode != 3 && opcode != 5)
+		if (opcode != 3 && opcode != 5 && opcode != 8 && opcode != 9)
 			add(3, 0x40 | opcode);
+	for (const std::size_t at : {11, 19}) // queue and offset, with immediate data
+		all.push_back(datagram_imm(some_key, 1, Bytes(60), [&](Bytes &b) { b[at] = 1; }));
+	for (const int ddp : {0x01, 0x40, 0xc1}) // not the last, another version, tagged
+		all.push_back(
+			datagram_imm(some_key, 1, Bytes(60), [&](Bytes &b) { b[2] = static_cast<std::uint8_t>(ddp); }));
 	add(11, 1);   // queue
 	add(8, 0x80); // the same
 	add(19, 1);   // offset
@@ -171,6 +182,19 @@ TEST_F(Hostile, WrongKey)
 		all.push_back(datagram(some_key ^ 1U << bit, Bytes(10)));
 	all.push_back(datagram(0x80000000, Bytes(10)));
 	expect_dropped(all, "ud_qkey_errors");
+}
+
+TEST_F(Hostile, WrongKeyOrCrcWithImmediateData)
+{
+	std::vector<Bytes> all;
+
+	for (std::size_t at = 20; at < 33; at++) {
+		all.push_back(datagram_imm(some_key, 1, Bytes(1)));
+		all.back()[at] ^= 1;
+	}
+	expect_dropped(all, "ud_crc_errors");
+	before[2] += all.size();
+	expect_dropped({datagram_imm(some_key + 1, 1, Bytes(10))}, "ud_qkey_errors");
 }
 
 TEST_F(Hostile, LongestDatagramsAreLikeOthers)

@@ -74,6 +74,21 @@ Bytes datagram(std::uint32_t key, const Bytes &payload, const std::function<void
 	return closed(bytes);
 }
 
+Bytes datagram_imm(
+	std::uint32_t key, std::uint32_t imm, const Bytes &payload, const std::function<void(Bytes &)> &change)
+{
+	Bytes behind;
+
+	put32(behind, imm);
+	put32(behind, 0);
+	behind.insert(behind.end(), payload.begin(), payload.end());
+	return datagram(key, behind, [&](Bytes &bytes) {
+		bytes[3] = 0x48;
+		if (change)
+			change(bytes);
+	});
+}
+
 Socket::Socket(const std::string &host, const std::string &address, std::uint16_t port)
 {
 	const vt::InNamespace inside(host);

@@ -16,6 +16,9 @@ using Bytes = std::vector<std::uint8_t>;
 Bytes closed(Bytes bytes);
 /// A good datagram, octet by octet as Documentation/datagram.md says, after an optional change that its CRC covers.
 Bytes datagram(std::uint32_t key, const Bytes &payload, const std::function<void(Bytes &)> &change = {});
+/// The same with immediate data
+Bytes datagram_imm(
+	std::uint32_t key, std::uint32_t imm, const Bytes &payload, const std::function<void(Bytes &)> &change = {});
 
 /// A UDP socket of a host.
 class Socket {

@@ -669,6 +669,40 @@ TEST_F(DatagramBuilder, AWriteNamesThePeerAndItsMemory)
 	EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
 }
 
+TEST_F(DatagramBuilder, ASendMayHaveImmediateData)
+{
+	use(make(IBV_QPT_UD, IBV_QP_EX_WITH_SEND_WITH_IMM));
+	ibv_wr_start(ex);
+	ibv_wr_send_imm(ex, 0x11223344);
+	ibv_wr_set_ud_addr(ex, ah, 4791, 0x1234);
+	ibv_wr_set_sge(ex, 5, 0x1000, KIW_UD_MAX_IMM_MSG);
+	ASSERT_EQ(ibv_wr_complete(ex), 0);
+	const auto &wqe = sq().entry<kiw_wqe>(0);
+	EXPECT_EQ(wqe.opcode, KIW_WR_SEND_IMM);
+	EXPECT_EQ(wqe.imm, 0x11223344U);
+	EXPECT_EQ(dest(0).qpn, 4791);
+	ibv_wr_start(ex);
+	ibv_wr_send_imm(ex, 0x11223344);
+	ibv_wr_set_ud_addr(ex, ah, 4791, 0x1234);
+	ibv_wr_set_sge(ex, 5, 0x1000, KIW_UD_MAX_IMM_MSG + 1);
+	EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
+}
+
+TEST_F(DatagramBuilder, AWriteHasNoImmediateData)
+{
+	errno = 0;
+	EXPECT_EQ(make(IBV_QPT_UD, IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(DatagramBuilder, AnOlderModuleHasNoImmediateData)
+{
+	kernel.features() = KIW_FEATURES & ~KIW_FEATURE_UD_IMM;
+	errno = 0;
+	EXPECT_EQ(make(IBV_QPT_UD, IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
 TEST_F(DatagramBuilder, AnOlderModuleHasNoWrites)
 {
 	kernel.features() = KIW_FEATURE_UD;

@@ -101,13 +101,60 @@ TEST_F(Datagram, LongerMessagesThanADatagramAreRefused)
 TEST_F(Datagram, NothingButSendsIsTaken)
 {
 	for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND_WITH_INV,
-		     IBV_WR_SEND_WITH_IMM, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+		     IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
 		ibv_send_wr wr = datagram(opcode);
 
 		wr.wr.rdma = {0x10, 0x20};
 		EXPECT_EQ(post(wr), EINVAL);
 	}
 	EXPECT_EQ(sq().produced(), 0);
+}
+
+TEST_F(Datagram, ASendMayHaveImmediateData)
+{
+	ibv_send_wr wr = datagram(IBV_WR_SEND_WITH_IMM);
+
+	wr.imm_data = 0x11223344;
+	ASSERT_EQ(post(wr), 0);
+	const auto &wqe = sq().entry<kiw_wqe>(0);
+	EXPECT_EQ(wqe.opcode, KIW_WR_SEND_IMM);
+	EXPECT_EQ(wqe.imm, 0x11223344U);
+	EXPECT_EQ(wqe.remote_addr, 0);
+	EXPECT_EQ(wqe.rkey, 0);
+	EXPECT_EQ(reinterpret_cast<const kiw_ud_dest *>(sq().slot(0) + sizeof(kiw_wqe))->qpn, 4791);
+}
+
+TEST_F(Datagram, LongerOnesWithImmediateDataAreRefused)
+{
+	ibv_sge sge{0x1000, KIW_UD_MAX_IMM_MSG, 7};
+	ibv_send_wr wr = datagram(IBV_WR_SEND_WITH_IMM);
+
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	EXPECT_EQ(post(wr), 0);
+	sge.length++;
+	EXPECT_EQ(post(wr), EINVAL);
+	wr.opcode = IBV_WR_SEND;
+	EXPECT_EQ(post(wr), 0);
+}
+
+TEST_F(Datagram, ReceivesWithImmediateDataTellTheSender)
+{
+	ASSERT_EQ(post_receive(9), 0);
+	kiw_cqe cqe{};
+	cqe.wr_id = 9;
+	cqe.opcode = KIW_WR_RECV;
+	cqe.byte_len = 140;
+	cqe.flags = KIW_CQE_GRH | KIW_CQE_WITH_IMM;
+	cqe.src_qp = 50123;
+	cqe.imm = 0x11223344;
+	kernel.complete(cq, qp, cqe);
+	ibv_wc wc{};
+	ASSERT_EQ(poll(&wc), 1);
+	EXPECT_EQ(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
+	EXPECT_EQ(wc.src_qp, 50123);
+	EXPECT_EQ(wc.imm_data, 0x11223344U);
+	EXPECT_EQ(wc.opcode, IBV_WC_RECV);
 }
 
 TEST_F(Datagram, ReceivesTellTheSender)
