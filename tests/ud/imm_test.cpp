@@ -109,7 +109,8 @@ INSTANTIATE_TEST_SUITE_P(, Immediate, testing::Values(ipv4, ipv6, link_local),
 
 class ImmediateV4 : public Immediate {};
 
-INSTANTIATE_TEST_SUITE_P(, ImmediateV4, testing::Values(ipv4));
+INSTANTIATE_TEST_SUITE_P(
+	, ImmediateV4, testing::Values(ipv4), [](const auto &test) { return std::string(test.param.name); });
 
 // UDP gets a list of one length in one call: each message has its own.
 TEST_P(ImmediateV4, EachMessageOfATrainHasItsOwn)
