@@ -128,8 +128,10 @@ set_link() {
 	[ $# = 0 ] || link="$1 Gbit/s, $2 us"
 }
 
-# set_loss [PERCENT]: of the packets to right, so many are lost. TBF cuts up what is longer than a packet, which netem would lose as a
-# whole. At such a rate a packet takes no time, and sets no timer.
+# set_loss [PERCENT]: of the packets to right, so many are lost. netem would lose as one what UDP and TCP leave for the interface to
+# cut up. TBF is the discipline that cuts it up and has another behind it: what is longer than a burst of 2000 bytes. It wants a rate,
+# which isn't to bound anything: at 10^16 bits a second a packet takes less than the nanosecond in which TBF counts, so that none ever
+# waits for a token.
 set_loss() {
 	link=
 	left tc qdisc delete dev veth0 root 2>/dev/null
@@ -420,6 +422,48 @@ settled_memory() {
 	kernel_memory /proc/meminfo
 }
 
+# idle_pair CONNECTIONS: one more pair of programs, which holds so many that are idle, or as many as it can. Adds to "pids" and "held".
+idle_pair() {
+	local mine=() up
+	# Nobody may take what an earlier one has said for its word.
+	rm -f "$WORK"/{server,client}
+	right timeout -k 2 "$LIMIT" "$TOOLS/${tool[0]}" "${tool[1]}" server "$at" "$port" --count "$1" "${server[@]}" >"$WORK/server" 2>&1 &
+	mine=($!)
+	PORT=$port until_true settled "${mine[0]}" || :
+	left timeout -k 2 "$LIMIT" "$TOOLS/${tool[0]}" "${tool[1]}" client "$at" "$port" --count "$1" "${client[@]}" >"$WORK/client" 2>&1 &
+	mine+=($!)
+	until_true idle_or_gone "${mine[1]}" || :
+	pids+=("${mine[@]}")
+	port=$((port + 1))
+	up=$(sed -n 's/^up //p' "$WORK/client")
+	if [ "${up:-0}" = 0 ] || ! kill -0 "${mine[@]}" 2>/dev/null; then
+		reason="the connections didn't come up"
+		return 1
+	fi
+	held=$((held + up))
+}
+end_pairs() {
+	kill "${pids[@]}" 2>/dev/null
+	wait "${pids[@]}" 2>/dev/null
+	pids=()
+}
+
+# spread_memory CONNECTIONS: as much as one pair of programs can hold, which is far too little to be told from what memory varies by
+# itself, in each of several pairs. What pairs with one connection take comes off, as that of the programs.
+spread_memory() {
+	local each=$1 pairs=16 i
+	held=0
+	for ((i = 0; i < pairs; i++)); do idle_pair 1 || return; done
+	before=$(settled_memory)
+	end_pairs
+	held=0
+	for ((i = 0; i < pairs; i++)); do idle_pair "$each" || return; done
+	after=$(settled_memory)
+	end_pairs
+	held=$((held - pairs))
+	note="$each in each of $pairs pairs of programs: no more fit into one"
+}
+
 # measure_memory CONTENDER CONNECTIONS: kilobytes of kernel memory that one end of an idle connection takes; with a queue pair of 16
 # requests each way, where it has one. Or that one end takes for each peer of a datagram queue pair, that queue pair and all else of
 # both programs included; peers come and go, and the one end keeps an address handle for each.
@@ -432,26 +476,14 @@ measure_memory() {
 	fi
 	reason=
 	before=$(settled_memory)
-	right timeout -k 2 "$LIMIT" "$TOOLS/${tool[0]}" "${tool[1]}" server "$at" "$port" "${options[@]}" "${server[@]}" >"$WORK/server" 2>&1 &
-	pids=($!)
-	PORT=$port until_true settled "${pids[0]}" || :
-	left timeout -k 2 "$LIMIT" "$TOOLS/${tool[0]}" "${tool[1]}" client "$at" "$port" "${options[@]}" "${client[@]}" >"$WORK/client" 2>&1 &
-	pids+=($!)
-	until_true idle_or_gone "${pids[1]}" || :
-	held=$(sed -n 's/^up //p' "$WORK/client")
-	if [ -z "$held" ] || [ "$held" = 0 ] || ! kill -0 "${pids[@]}" 2>/dev/null; then
-		reason="the connections didn't come up"
-	else
-		after=$(settled_memory)
-		# What is next to nothing may be lost in what comes and goes by itself.
-		[ $ends = 2 ] || [ "$after" -gt "$before" ] || note="lost in what varies by itself" after=$before
-		figure "$(awk -v a="$after" -v b="$before" -v n="$((ends * held))" 'BEGIN { printf "%.6f", (a - b) / n }')" 1 \
-			$((ends - 1))e-2 100000 1 || :
-	fi
-	[ -z "$held" ] || [ "$held" = "$2" ] || note="only $held connections: $(sed -n 's/^after .*: //p' "$WORK/client" | head -n 1)"
-	kill "${pids[@]}" 2>/dev/null
-	wait "${pids[@]}" 2>/dev/null
-	port=$((port + 1))
-	[ -z "$reason" ]
+	! idle_pair "$2" || after=$(settled_memory)
+	end_pairs
+	[ -n "$reason" ] || [ "$held" = "$2" ] || spread_memory "$held"
+	end_pairs
+	[ -z "$reason" ] || return
+	# What is next to nothing may be lost in what comes and goes by itself.
+	[ $ends = 2 ] || [ "$after" -gt "$before" ] || note="lost in what varies by itself" after=$before
+	figure "$(awk -v a="$after" -v b="$before" -v n="$((ends * held))" 'BEGIN { printf "%.6f", (a - b) / n }')" 1 \
+		$((ends - 1))e-2 100000 1
 }
-idle_or_gone() { grep -q '^up ' "$WORK/client" || ! kill -0 "$1" 2>/dev/null; }
+idle_or_gone() { grep -qs '^up ' "$WORK/client" || ! kill -0 "$1" 2>/dev/null; }
