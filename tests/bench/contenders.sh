@@ -364,6 +364,13 @@ measure_loss() {
 	datagrams "$1" flow "${options[@]}" --window $window && figure "$line" 1 0.0001 1000000 1e-6 && arrived 3
 }
 
+# measure_broadcast CONTENDER MILLISECONDS: megabytes (10^6) per second that all receivers have got, $qps of them
+measure_broadcast() {
+	local window=$((octets > 4096 ? 16 : 128))
+	datagrams "$1" broadcast --receivers "$qps" --list $((window / 8)) --ms "$2" --window $window &&
+		figure "$line" 1 0.0001 1000000 1e-6 && arrived 3
+}
+
 # measure_rate: thousands of messages per second, a list of 32 requests at a time. TCP may put several of its messages in a
 # segment, as it does unless it is told not to.
 measure_rate() {
@@ -468,11 +475,11 @@ spread_memory() {
 # requests each way, where it has one. Or that one end takes for each peer of a datagram queue pair, that queue pair and all else of
 # both programs included; peers come and go, and the one end keeps an address handle for each.
 measure_memory() {
-	local tool=(bench_cm idle) at=${ADDRESS[$1]} options=(--count "$2") server=() client=() ends=2 before after pids held
+	local tool=(bench_cm idle) at=${ADDRESS[$1]} server=() client=() ends=2 before after pids=() held=0
 	[ "$1" != tcp ] || tool=(bench_tcp idle)
 	if [ "$kind" = peers ]; then
 		tool=(bench_datagram peers) at=$CONTROL ends=1
-		options+=(--data "${ADDRESS[$1]}") server=(--device "${RIGHT_DEV[$1]}") client=(--device "${LEFT_DEV[$1]}")
+		server=(--data "${ADDRESS[$1]}" --device "${RIGHT_DEV[$1]}") client=(--data "${ADDRESS[$1]}" --device "${LEFT_DEV[$1]}")
 	fi
 	reason=
 	before=$(settled_memory)

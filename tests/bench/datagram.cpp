@@ -5,8 +5,9 @@
 //   flow      as many messages as go for some time; prints how many octets and messages have come in a second, and of
 //   100 octets
 //             how many
-//   peers     one queue pair hears from each of many, one after the other, and can answer all; prints "up N" and stays
-//   until it is
+//   broadcast messages that each of several receivers gets: one datagram for all, or one message through a connection
+//   to each; prints the same as flow, of all receivers together peers     one queue pair hears from each of many, one
+//   after the other, and can answer all; prints "up N" and stays until it is
 //             killed
 //
 // ADDRESS and PORT are for the TCP connection by which both ends agree, which is best another link than what is
@@ -43,6 +44,7 @@ struct Options {
 	unsigned list = 1;
 	unsigned window = 16;
 	unsigned record_timeout = 0;
+	unsigned receivers = 1;
 	bool sleep = false;
 	std::uint16_t port = 0;
 };
@@ -301,6 +303,140 @@ void call(const Options &o, const Socket &control)
 		end.reap();
 }
 
+// --- broadcast ------------------------------------------------------------------------------------
+
+/// A receiver each: all are of one process, which looks at one after the other.
+void hear_all(const Options &o, const Socket &control)
+{
+	const bool broadcast = o.kind == Kind::ud_send;
+	const std::uint32_t header = broadcast ? grh : 0;
+	const std::size_t stride = header + o.octets;
+	const std::uint32_t report = std::max(o.window / 4, 1u);
+	std::vector<bench::Meeting> met;
+	std::vector<std::uint32_t> reached(o.receivers);
+	std::uint32_t reported = 0;
+	std::uint64_t octets = 0;
+	std::array<ibv_wc, 32> wc{};
+
+	for (unsigned i = 0; i < o.receivers; i++) {
+		Options one = o;
+
+		one.port = std::uint16_t(o.port + i);
+		met.push_back(meet(one, control, true, {.octets = o.window * stride, .sends = 64, .receives = o.window},
+			[&](End &end) {
+				if (broadcast)
+					end.join_broadcast();
+				for (std::uint32_t slot = 0; slot < o.window; slot++)
+					end.receive(slot, slot * stride, std::uint32_t(stride));
+			}));
+	}
+	bench::tell(control, 'r');
+	const auto take = [&] {
+		std::uint64_t all = 0;
+
+		for (unsigned i = 0; i < o.receivers; i++) {
+			End &end = *met[i].end;
+			const int n = end.received(wc.data(), int(wc.size()));
+
+			for (std::size_t at = 0; at < std::size_t(n); at++) {
+				const std::uint64_t slot = wc[at].wr_id;
+				std::uint32_t number = 0;
+
+				octets += wc[at].byte_len - header;
+				std::memcpy(&number, end.at(slot * stride + header), sizeof(number));
+				reached[i] = number + 1;
+				end.receive(slot, slot * stride, std::uint32_t(stride));
+			}
+			all += std::uint64_t(n);
+		}
+		// The slowest counts.
+		const std::uint32_t least = *std::min_element(reached.begin(), reached.end());
+		if (least - reported >= report) {
+			reported = least;
+			met.front().end->reap();
+			met.front().end->send_inline(&least, sizeof(least));
+		}
+		return all;
+	};
+	bench::count_arrivals(control, take, [&] { return octets; });
+	for (const auto &m : met)
+		while (m.end->under_way() > 0)
+			m.end->reap();
+}
+
+void tell_all(const Options &o, const Socket &control)
+{
+	const Ticks clock;
+	const bool broadcast = o.kind == Kind::ud_send;
+	const std::size_t behind = std::size_t{o.window} * o.octets;
+	const Shape shape{
+		.octets = behind + words * (grh + word), .sends = o.window + 1, .receives = words, .inlines = 0};
+	std::vector<bench::Meeting> met;
+
+	for (unsigned i = 0; i < o.receivers; i++) {
+		Options one = o;
+
+		one.port = std::uint16_t(o.port + i);
+		met.push_back(meet(one, control, false, shape, [&](End &end) {
+			for (std::uint32_t slot = 0; slot < words; slot++)
+				end.receive(slot, behind + slot * (grh + word), grh + word);
+		}));
+	}
+	End &first = *met.front().end;
+	const std::size_t senders = broadcast ? 1 : met.size();
+	bench::Credit credit(o.window);
+	std::vector<End::Message> list(o.list);
+	std::array<ibv_wc, 8> wc{};
+	const auto busy = [&] {
+		return std::any_of(met.begin(), met.begin() + std::ptrdiff_t(senders),
+			[&](const auto &m) { return m.end->under_way() + o.list > o.window; });
+	};
+
+	if (broadcast)
+		first.send_to_all();
+	(void)bench::hear<char>(control);
+	const auto start = Ticks::now(), stop = start + clock.ticks(o.milliseconds / 1e3);
+	while (Ticks::now() < stop) {
+		if (credit.allows(o.list) && !busy()) {
+			for (std::size_t i = 0; i < senders; i++) {
+				End &end = *met[i].end;
+
+				for (std::uint32_t n = 0; n < o.list; n++) {
+					const std::uint32_t number = credit.sent() + n;
+					const std::size_t place = std::size_t{number % o.window} * o.octets;
+
+					std::memcpy(end.at(place), &number, sizeof(number));
+					list[n] = {place, o.octets, place};
+				}
+				end.post(o.kind, list);
+			}
+			credit.send(o.list);
+		}
+		for (std::size_t i = 0; i < senders; i++)
+			met[i].end->reap();
+		const int n = first.received(wc.data(), int(wc.size()));
+		for (int i = 0; i < n; i++) {
+			const std::size_t place = behind + wc[std::size_t(i)].wr_id * (grh + word);
+			std::uint32_t passed = 0;
+
+			std::memcpy(&passed, first.at(place + (broadcast ? grh : 0)), sizeof(passed));
+			credit.pass(passed);
+			first.receive(wc[std::size_t(i)].wr_id, place, grh + word);
+		}
+		if (broadcast)
+			credit.give_up(clock.ticks(bench::patience));
+	}
+	for (const auto &m : met)
+		while (m.end->under_way() > 0)
+			m.end->reap();
+	const std::uint64_t sent = std::uint64_t{credit.sent()} * o.receivers;
+	bench::tell(control, sent);
+	const auto arrived = bench::hear<bench::Arrived>(control);
+	const double seconds = clock.seconds(Ticks::now() - start) - arrived.idle_seconds;
+	std::cout << double(arrived.octets) / seconds << ' ' << double(arrived.messages) / seconds << ' '
+		  << 100.0 * double(arrived.octets) / (double(sent) * o.octets) << '\n';
+}
+
 // --- peers ----------------------------------------------------------------------------------------
 
 constexpr std::uint32_t first_number = 20'000;
@@ -384,8 +520,8 @@ void be_peers(const Options &o, const Socket &control)
 
 int main(int argc, char **argv)
 try {
-	bench::Program program(
-		"Datagrams and connections of RDMA, measured", "bench_datagram", {"latency", "flow", "peers"});
+	bench::Program program("Datagrams and connections of RDMA, measured", "bench_datagram",
+		{"latency", "flow", "broadcast", "peers"});
 	auto &app = program.app();
 	const std::map<std::string, Kind> kinds{{"ud_send", Kind::ud_send}, {"record", Kind::record},
 		{"rc_send", Kind::rc_send}, {"rc_write", Kind::rc_write}};
@@ -399,6 +535,7 @@ try {
 	app.add_option("--ms", o.milliseconds, "that messages flow")->check(CLI::Range(10, 60'000));
 	app.add_option("--list", o.list, "messages that are posted together")->check(CLI::Range(1, 64));
 	app.add_option("--window", o.window, "messages under way")->check(CLI::Range(1, 1024));
+	app.add_option("--receivers", o.receivers, "of what is broadcast")->check(CLI::Range(1, 64));
 	app.add_option("--record-timeout", o.record_timeout, "ms until an incomplete message is recorded");
 	app.add_flag("--sleep", o.sleep, "the server sleeps where there is nothing to do");
 	return program.run(argc, argv, [&] {
@@ -411,6 +548,8 @@ try {
 			throw std::invalid_argument("a list that is longer than the window");
 		if (program.is("peers"))
 			(program.server() ? hear_peers : be_peers)(o, control);
+		else if (program.is("broadcast"))
+			(program.server() ? hear_all : tell_all)(o, control);
 		else if (program.is("latency"))
 			(program.server() ? answer : ask)(o, control);
 		else

@@ -10,7 +10,7 @@ first_iterations() {
 	bandwidth.* | cpu.* | pipe.*) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
 	connections.*) echo 50 ;;
 	rate.*) echo 3200 ;;
-	datagram_rate.* | datagram_bandwidth.* | loss.*) echo $((TENTHS * 100)) ;; # milliseconds
+	datagram_rate.* | datagram_bandwidth.* | loss.* | broadcast.*) echo $((TENTHS * 100)) ;; # milliseconds
 	counters.connection) echo 512 ;;
 	counters.*) echo 4096 ;;
 	*) echo 500 ;;
@@ -24,7 +24,7 @@ next_iterations() {
 	cpu) iterations "$1" $((2 * TENTHS)) 30 300000 1 ;;
 	connections) iterations "$1" "$TENTHS" 30 50000 1 ;;
 	rate) iterations "$1" "$TENTHS" 320 3000000 32 ;;
-	datagram_rate | datagram_bandwidth | loss) first_iterations ;;
+	datagram_rate | datagram_bandwidth | loss | broadcast) first_iterations ;;
 	*) iterations "$1" "$TENTHS" 1000 200000 1 ;;
 	esac
 }
@@ -218,6 +218,20 @@ group_loss() {
 		done
 	done
 	set_loss
+}
+
+# One datagram for all receivers, or one message to each through a connection: what all of them get together.
+group_broadcast() {
+	local rep receivers="1 2 3 8" sizes="1024 32768"
+	the_group broadcast broadcast
+	kind=ud_send
+	[ "$SCOPE" = full ] || receivers="1 3 8"
+	echo "broadcast"
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for octets in $sizes; do
+			for qps in $receivers; do turns ours rc; done
+		done
+	done
 }
 
 group_sizes() {

@@ -138,7 +138,7 @@ std::string part_of(const Cell &c)
 		return hosts + std::to_string(c.cpus) + (c.cpus == 1 ? " CPU" : " CPUs");
 	if (c.group == "memory")
 		return hosts + "idle";
-	if (c.group == "loss")
+	if (c.group == "loss" || c.group == "broadcast")
 		return hosts + size_name(c.octets);
 	return hosts + "CRC " + c.crc;
 }
@@ -152,9 +152,26 @@ std::string place_of(const Cell &c)
 	return c.group == "loss" ? c.link.substr(0, c.link.find(' ')) : std::to_string(c.qps);
 }
 
-const char *axis_of(const std::string &group)
+/// Groups that have curves, and the axis along which these go
+struct Curve {
+	std::string_view group;
+	const char *axis;
+	const char *format;
+	const char *tics;
+};
+constexpr Curve curves[] = {
+	{"sizes", "octets of a message", "%.0f", "rotate by -25"},
+	{"qps", "queue pairs", "%.0f", "rotate by -25"},
+	{"loss", "packets lost, %", "%g", "(0.1, 0.2, 0.5, 1, 2, 5, 10)"},
+	{"broadcast", "receivers", "%.0f", "(1, 2, 3, 4, 8)"},
+};
+
+const Curve *curve_of(const std::string &group)
 {
-	return group == "sizes" ? "octets of a message" : group == "loss" ? "packets lost, %" : "queue pairs";
+	const auto *const found =
+		std::find_if(std::begin(curves), std::end(curves), [&](const Curve &c) { return c.group == group; });
+
+	return found == std::end(curves) ? nullptr : found;
 }
 
 } // namespace
@@ -162,7 +179,7 @@ const char *axis_of(const std::string &group)
 void write_plot(const fs::path &folder, const Results &results, const std::string &group)
 {
 	const auto &about = group_of(group);
-	const bool curve = group == "sizes" || group == "qps" || group == "loss";
+	const Curve *const curve = curve_of(group);
 	const auto lines = lines_of(results, group);
 	std::map<std::string, std::ofstream> parts;
 
@@ -184,9 +201,8 @@ void write_plot(const fs::path &folder, const Results &results, const std::strin
 	std::ofstream script(folder / (group + ".gp"));
 	script << "group = '" << group << "'\nheight = " << 60 + 350 * parts.size() << '\n' << head;
 	if (curve)
-		script << "set logscale x 2\nset format x '" << (group == "loss" ? "%g" : "%.0f") << "'\nset xlabel '"
-		       << axis_of(group) << "'\nset xtics "
-		       << (group == "loss" ? "(0.1, 0.2, 0.5, 1, 2, 5, 10)" : "rotate by -25") << '\n';
+		script << "set logscale x 2\nset format x '" << curve->format << "'\nset xlabel '" << curve->axis
+		       << "'\nset xtics " << curve->tics << '\n';
 	else
 		script << bars;
 	script << "set logscale y\nset multiplot layout " << parts.size() << ",1\n";

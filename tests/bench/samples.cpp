@@ -27,6 +27,7 @@ constexpr std::array groups{
 	Group{"datagram-rate", "Datagrams, posted in lists", "thousand/s", true},
 	Group{"datagram-bandwidth", "Bandwidth of datagrams", "MB/s", true},
 	Group{"loss", "Bandwidth of what arrives where packets are lost", "MB/s", true},
+	Group{"broadcast", "Bandwidth of messages to all receivers, together", "MB/s", true},
 };
 
 constexpr std::array<std::string_view, 8> kinds{
@@ -191,6 +192,8 @@ std::string short_name(const Cell &c)
 	if (c.group == "qps")
 		name += ", " + std::to_string(c.qps) + (c.qps == 1 ? " QP, " : " QPs, ") + std::to_string(c.cpus) +
 			(c.cpus == 1 ? " CPU" : " CPUs");
+	if (c.group == "broadcast")
+		name += " to " + std::to_string(c.qps) + (c.qps == 1 ? " receiver" : " receivers");
 	if (!c.link.empty())
 		name += ", " + c.link;
 	if (!c.counter.empty())

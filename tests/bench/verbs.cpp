@@ -25,6 +25,12 @@ void good(ibv_wc_status status)
 		throw std::runtime_error(std::string("a completion says: ") + ibv_wc_status_str(status));
 }
 
+/// 255.255.255.255, behind the first octets that it is to have
+constexpr ibv_gid broadcast_of(std::uint8_t first, std::uint8_t second)
+{
+	return {.raw = {first, second, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
+}
+
 } // namespace
 
 ibv_context *open_device(const std::string &name)
@@ -96,6 +102,10 @@ End::End(rdma_cm_id *id, const Shape &shape) : shape_(shape), memory_(shape.octe
 
 End::~End()
 {
+	const ibv_gid all = broadcast_of(0xff, 0x0e);
+
+	if (joined_)
+		(void)ibv_detach_mcast(qp_, &all, 0);
 	if (id_ && id_->qp)
 		rdma_destroy_qp(id_);
 }
@@ -171,6 +181,22 @@ void End::set_peer(const Place &peer)
 	peer_ = peer;
 	if (!connected(shape_.kind))
 		ah_.reset(make_ah(peer.gid));
+}
+
+void End::join_broadcast()
+{
+	// Verbs attaches to nothing that isn't multicast.
+	const ibv_gid all = broadcast_of(0xff, 0x0e);
+
+	need(ibv_attach_mcast(qp_, &all, 0), "ibv_attach_mcast");
+	joined_ = true;
+}
+
+void End::send_to_all()
+{
+	constexpr std::uint32_t everybody = 0xffffff;
+
+	set_peer({.gid = broadcast_of(0, 0), .number = everybody, .rkey = 0, .address = 0});
 }
 
 void End::receive(std::uint64_t id, std::size_t offset, std::uint32_t octets)

@@ -82,6 +82,10 @@ public:
 
 	[[nodiscard]] char *at(std::size_t offset) { return memory_.data() + offset; }
 	void receive(std::uint64_t id, std::size_t offset, std::uint32_t octets);
+	/// Has a datagram queue pair get what is broadcast, too.
+	void join_broadcast();
+	/// What it sends from now on is for all that have joined.
+	void send_to_all();
 
 	/// Of messages that are posted as one list: of the memory, and for Writes to where in that of the peer
 	struct Message {
@@ -127,6 +131,7 @@ private:
 	std::uint8_t slot_ = 0;
 	Place peer_{};
 	std::uint32_t under_way_ = 0;
+	bool joined_ = false;
 	std::vector<ibv_sge> sges_;
 	std::vector<ibv_send_wr> requests_;
 };
