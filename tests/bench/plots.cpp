@@ -158,12 +158,14 @@ struct Curve {
 	const char *axis;
 	const char *format;
 	const char *tics;
+	/// Of the axis: a tic at its very end has no label
+	const char *range;
 };
 constexpr Curve curves[] = {
-	{"sizes", "octets of a message", "%.0f", "rotate by -25"},
-	{"qps", "queue pairs", "%.0f", "rotate by -25"},
-	{"loss", "packets lost, %", "%g", "(0.1, 0.2, 0.5, 1, 2, 5, 10)"},
-	{"broadcast", "receivers", "%.0f", "(1, 2, 3, 4, 8)"},
+	{"sizes", "octets of a message", "%.0f", "rotate by -25", "[*:*]"},
+	{"qps", "queue pairs", "%.0f", "rotate by -25", "[*:*]"},
+	{"loss", "packets lost, %", "%g", "(0.1, 0.2, 0.5, 1, 2, 5, 10)", "[*:*]"},
+	{"broadcast", "receivers", "%.0f", "(1, 2, 3, 4, 8)", "[0.9:9]"},
 };
 
 const Curve *curve_of(const std::string &group)
@@ -202,7 +204,7 @@ void write_plot(const fs::path &folder, const Results &results, const std::strin
 	script << "group = '" << group << "'\nheight = " << 60 + 350 * parts.size() << '\n' << head;
 	if (curve)
 		script << "set logscale x 2\nset format x '" << curve->format << "'\nset xlabel '" << curve->axis
-		       << "'\nset xtics " << curve->tics << '\n';
+		       << "'\nset xtics " << curve->tics << "\nset xrange " << curve->range << '\n';
 	else
 		script << bars;
 	script << "set logscale y\nset multiplot layout " << parts.size() << ",1\n";
