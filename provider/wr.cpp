@@ -309,13 +309,11 @@ std::uint64_t ops_of_datagrams(ibv_context *context)
 	       (features & KIW_FEATURE_UD_IMM ? std::uint64_t{IBV_QP_EX_WITH_SEND_WITH_IMM} : 0);
 }
 
-/// Those that libibverbs has behind what all of them have
-void refuse_newer(pabi::QueuePair &base)
+/// Builders that only newer releases of libibverbs have: this device has none of them. Programs see that by null
+/// pointers, which other drivers leave there, too: librpma flushes by a Read then, and else by wr_flush().
+void lack_newer(pabi::QueuePair &base)
 {
-	using Builder = void (*)(ibv_qp_ex *);
-
-	for (std::size_t at = pabi::qp_ex_min; at < pabi::qp_ex_size; at += sizeof(Builder))
-		*reinterpret_cast<Builder *>(base.octets + at) = wr_refuse;
+	std::fill(base.octets + pabi::qp_ex_min, base.octets + pabi::qp_ex_size, std::byte{});
 }
 
 void refuse_all(ibv_qp_ex &ex)
@@ -398,7 +396,7 @@ ibv_qp *create_qp_with(ibv_context *context, ibv_qp_init_attr_ex *attr, const ki
 		return nullptr;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		set_ops(qp->base.qp_ex, attr->send_ops_flags, qp->is_datagram());
-		refuse_newer(qp->base);
+		lack_newer(qp->base);
 		qp->base.comp_mask() = pabi::qp_is_extended;
 	}
 	return &qp.release()->base.qp;

@@ -391,6 +391,15 @@ TEST_F(Builder, OpsThatThereAreNotCannotBeAskedFor)
 	EXPECT_EQ(kernel.commands, before);
 }
 
+// librpma, for one, takes a pointer that isn't null for a device that flushes.
+TEST_F(Builder, BuildersOfNewerReleasesAreNull)
+{
+	const kiw::pabi::QueuePair &base = kiw::Qp::from(qp).base;
+
+	for (std::size_t at = kiw::pabi::qp_ex_min; at < kiw::pabi::qp_ex_size; at++)
+		EXPECT_EQ(base.octets[at], std::byte{}) << at;
+}
+
 TEST_F(Builder, AnOlderModuleHasNoExtensions)
 {
 	kernel.features() = KIW_FEATURES & ~(KIW_FEATURE_IMM | KIW_FEATURE_ATOMIC | KIW_FEATURE_MW);
