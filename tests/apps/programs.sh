@@ -29,6 +29,10 @@ ucmatose_test() {
 	PORT=7471 pair "$name" ucmatose -f $family -b "$A" "$@" -- ucmatose -f $family -s "$A" "$@"
 }
 
+# The smallest programs of librdmacm, by its calls that wait. rdma_xclient sends 16 octets inline, and has asked for no room for them.
+rdma_server_test() { PORT=7471 pair "$1" rdma_server -s "$A" -- rdma_client -s "$A"; }
+rdma_xserver_test() { PORT=7471 pair "$1" rdma_xserver -c r -- rdma_xclient -c r -s "$A"; }
+
 # rstream and riostream: rsockets, with Sends and RDMA Writes below. -T v compares what arrives.
 rstream_test() {
 	local name=$1
