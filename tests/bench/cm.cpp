@@ -1,28 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
-// Connections by rdma_cm, each with a queue pair of its own:
+// Connections, each with a queue pair of its own:
 //
-//   connections   made, accepted and closed, a few under way at once; prints connections per second
+//   connections   made, accepted and closed, a few under way at once; prints connections per second. With a device they
+//   are
+//                 made by queue pair number, and ADDRESS and PORT are where both ends tell each other their numbers;
+//                 else by rdma_cm.
 //   idle          connections that do nothing; prints "up N" and stays until it is killed. N is less than what was
 //                 asked for where the machine has no room for more.
-#include "program.hpp"
+#include "connections.hpp"
 
-#include <chrono>
-#include <infiniband/verbs.h>
 #include <iostream>
-#include <rdma/rdma_cma.h>
+#include <optional>
 
 namespace {
 
 using bench::check;
+using bench::Options;
 using Clock = std::chrono::steady_clock;
 
-struct Options {
-	unsigned count = 100;
-	unsigned window = 16;
-	bool idle = false;
-};
-
 constexpr int resolve_ms = 5000;
+
+/// Connections per second since then
+void print_rate(const Options &options, Clock::time_point start)
+{
+	std::cout << options.count / std::chrono::duration<double>(Clock::now() - start).count() << '\n';
+}
+
+void by_number(const Options &options, const bench::Program &program)
+{
+	if (options.idle)
+		throw std::invalid_argument("idle ones are made by rdma_cm");
+	if (program.server()) {
+		serve_by_number(options, bench::accept_from(bench::listen_at(program.address(), 1)));
+	} else {
+		const auto control = bench::connect_to(program.address());
+		const auto start = Clock::now();
+
+		call_by_number(options, control);
+		print_rate(options, start);
+	}
+}
 
 class Side {
 public:
@@ -53,21 +70,10 @@ protected:
 	/// Whether there is room for one more queue pair
 	bool add_queue_pair(rdma_cm_id *id)
 	{
-		if (!pd_) {
-			pd_ = ibv_alloc_pd(id->verbs);
-			check(pd_, "ibv_alloc_pd");
-			cq_ = ibv_create_cq(id->verbs, 64, nullptr, nullptr, 0);
-			check(cq_, "ibv_create_cq");
-		}
-		ibv_qp_init_attr attr{};
-		attr.send_cq = attr.recv_cq = cq_;
-		attr.cap = {.max_send_wr = 16,
-			.max_recv_wr = 16,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-			.max_inline_data = 0};
-		attr.qp_type = IBV_QPT_RC;
-		return rdma_create_qp(id, pd_, &attr) == 0;
+		if (!shared_)
+			shared_.emplace(id->verbs, o_.window);
+		auto attr = shared_->attributes();
+		return rdma_create_qp(id, shared_->pd(), &attr) == 0;
 	}
 	static rdma_conn_param parameters()
 	{
@@ -89,8 +95,7 @@ protected:
 private:
 	Options o_;
 	rdma_event_channel *channel_;
-	ibv_pd *pd_ = nullptr;
-	ibv_cq *cq_ = nullptr;
+	std::optional<bench::Shared> shared_;
 };
 
 class Server : public Side {
@@ -162,7 +167,7 @@ public:
 			for (;;)
 				::pause();
 		}
-		std::cout << options().count / std::chrono::duration<double>(Clock::now() - start).count() << '\n';
+		print_rate(options(), start);
 	}
 
 protected:
@@ -229,14 +234,17 @@ private:
 
 int main(int argc, char **argv)
 try {
-	bench::Program program("Connections by rdma_cm, measured", "bench_cm", {"connections", "idle"});
+	bench::Program program("Connections, measured", "bench_cm", {"connections", "idle"});
 	Options o;
 
 	program.app().add_option("--count", o.count, "connections")->check(CLI::PositiveNumber);
 	program.app().add_option("--window", o.window, "connections under way at once")->check(CLI::Range(1, 1024));
+	program.app().add_option("--device", o.device, "to connect with by queue pair number, in place of rdma_cm");
 	return program.run(argc, argv, [&] {
 		o.idle = program.is("idle");
-		if (program.server())
+		if (!o.device.empty())
+			by_number(o, program);
+		else if (program.server())
 			Server(o, program.address()).run();
 		else
 			Client(o, program.address()).run();

@@ -6,9 +6,9 @@
 # a reader of the value has to know.
 
 # Left device, right device, address in right
-declare -A LEFT_DEV=([ours]=kiw0 [siw]=siw0 [rxe]=rxe0) RIGHT_DEV=([ours]=kiw1 [siw]=siw1 [rxe]=rxe1)
-declare -A ADDRESS=([ours]=10.77.0.2 [siw]=10.78.0.2 [rxe]=10.80.0.2 [tcp]=10.77.0.2 [zerocopy]=10.77.0.2 [probe]=10.77.0.2)
-declare -A RIGHT_NETDEV=([ours]=veth1 [siw]=veth3)
+declare -A LEFT_DEV=([ours]=kiw0 [plain]=kiw0 [siw]=siw0 [rxe]=rxe0) RIGHT_DEV=([ours]=kiw1 [plain]=kiw1 [siw]=siw1 [rxe]=rxe1)
+declare -A ADDRESS=([ours]=10.77.0.2 [plain]=10.77.0.2 [siw]=10.78.0.2 [rxe]=10.80.0.2 [tcp]=10.77.0.2 [zerocopy]=10.77.0.2 [probe]=10.77.0.2)
+declare -A RIGHT_NETDEV=([ours]=veth1 [plain]=veth1 [siw]=veth3)
 declare -A absent=()	# why a contender can't run here at all
 FAST_CRC=(crc32c=bench_crc32c skb_crc32c=bench_skb_crc32c)
 tracer=() server_tracer=()	# what client and server are started by
@@ -274,9 +274,13 @@ measure_pipe() {
 	pace=$value
 }
 
-# measure_latency: microseconds, median; half of a round trip, except for Reads
+# measure_latency: microseconds, median; half of a round trip, except for Reads and atomics
 measure_latency() {
-	local n=$2 options=() mode=spinning
+	local n=$2 options=() mode=spinning tool=ib_${kind%_events}_lat
+	case $1.$kind in
+	ours.fetch_add) tool=ib_atomic_lat options=(-A FETCH_AND_ADD) ;;
+	plain.fetch_add) tool=ib_read_lat ;;
+	esac
 	case $kind in
 	*_events) options=(-e) mode=blocking ;;
 	*)
@@ -293,21 +297,24 @@ measure_latency() {
 			$TOOLS/bench_pingpong $mode client "${ADDRESS[tcp]}" "$port" "$octets" "$n" || return
 		figure "$(cat "$WORK/client")" 1 0.1 1000000 1
 	else
-		perftest "$1" "ib_${kind%_events}_lat" "$n" "${options[@]}" && figure "$line" 5 0.1 1000000 1
+		perftest "$1" "$tool" "$n" "${options[@]}" && figure "$line" 5 0.1 1000000 1
 	fi || return
 	pace=$(awk -v v="$value" 'BEGIN { print 1e6 / (2 * v) }')
 }
 
 # datagrams CONTENDER MODE OPTION...: what that contender does in place of the cell's kind; sets "line" to what it prints
 datagrams() {
-	local device=ours does=$kind mode=$2
+	local device=ours does=$kind mode=$2 how=()
+	case $kind in srq_* | extended_*) does=rc_${kind#*_} ;; esac
 	case $1.$kind in
+	ours.srq_*) how=(--srq) ;;
+	ours.extended_*) how=(--extended) ;;
 	rc.ud_send) does=rc_send ;;
 	rc.record) does=rc_write ;;
 	siw.*) device=siw does=rc_write ;;
 	whole.*) does=ud_send ;;
 	esac
-	local options=(--kind "$does" --data "${ADDRESS[$device]}" --octets "$octets" "${@:3}")
+	local options=(--kind "$does" --data "${ADDRESS[$device]}" --octets "$octets" "${how[@]}" "${@:3}")
 	both $TOOLS/bench_datagram "$mode" server $CONTROL "$port" --device "${RIGHT_DEV[$device]}" "${options[@]}" -- \
 		$TOOLS/bench_datagram "$mode" client $CONTROL "$port" --device "${LEFT_DEV[$device]}" "${options[@]}" || return
 	line=$(cat "$WORK/client")
@@ -382,13 +389,15 @@ measure_rate() {
 	pace=${value}e3
 }
 
-# measure_connections: made and closed per second
+# measure_connections: made and closed per second; by number, what it is compared with is rdma_cm
 measure_connections() {
+	local server=() client=()
+	[ "$1.$kind" != ours.number ] || server=(--device "${RIGHT_DEV[ours]}") client=(--device "${LEFT_DEV[ours]}")
 	if [ "$1" = tcp ]; then
 		bench_tcp "$2" connections
 	else
-		both $TOOLS/bench_cm connections server "${ADDRESS[$1]}" "$port" --count "$2" -- \
-			$TOOLS/bench_cm connections client "${ADDRESS[$1]}" "$port" --count "$2" && line=$(cat "$WORK/client")
+		both $TOOLS/bench_cm connections server "${ADDRESS[$1]}" "$port" --count "$2" "${server[@]}" -- \
+			$TOOLS/bench_cm connections client "${ADDRESS[$1]}" "$port" --count "$2" "${client[@]}" && line=$(cat "$WORK/client")
 	fi && figure "$line" 1 0.1 10000000 1
 }
 

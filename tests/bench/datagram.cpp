@@ -46,6 +46,8 @@ struct Options {
 	unsigned record_timeout = 0;
 	unsigned receivers = 1;
 	bool sleep = false;
+	bool srq = false;
+	bool extended = false;
 	std::uint16_t port = 0;
 };
 
@@ -60,6 +62,8 @@ bench::Meeting meet(const Options &o, const Socket &control, bool server, Shape 
 {
 	shape.kind = o.kind;
 	shape.record_timeout = o.record_timeout;
+	shape.srq = o.srq;
+	shape.extended = o.extended;
 	return bench::meet(o.device, bench::address_of(o.data, o.port), control, server, shape, prepare);
 }
 
@@ -537,6 +541,8 @@ try {
 	app.add_option("--window", o.window, "messages under way")->check(CLI::Range(1, 1024));
 	app.add_option("--receivers", o.receivers, "of what is broadcast")->check(CLI::Range(1, 64));
 	app.add_option("--record-timeout", o.record_timeout, "ms until an incomplete message is recorded");
+	app.add_flag("--srq", o.srq, "receives of a connection are shared ones");
+	app.add_flag("--extended", o.extended, "posts by ibv_wr_*, polls by ibv_start_poll; through a connection");
 	app.add_flag("--sleep", o.sleep, "the server sleeps where there is nothing to do");
 	return program.run(argc, argv, [&] {
 		const auto address = program.address();
@@ -544,6 +550,8 @@ try {
 						      : bench::connect_to(address);
 
 		o.port = ntohs(address.sin_port);
+		if ((o.srq || o.extended) && !connected(o.kind))
+			throw std::invalid_argument("--srq and --extended are of a connection");
 		if (o.list > o.window)
 			throw std::invalid_argument("a list that is longer than the window");
 		if (program.is("peers"))

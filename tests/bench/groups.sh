@@ -203,6 +203,23 @@ group_datagram() {
 	set_crc off
 }
 
+# Ways that verbs have to the same end: each beside the plain one
+group_verbs() {
+	local rep
+	echo "verbs"
+	the_group verbs-connections connections
+	kind=number octets=0 LIMIT=60
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do turns ours plain; done
+	the_group verbs-latency latency
+	kind=fetch_add octets=8
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do turns ours plain; done
+	the_group verbs-rate datagram_rate
+	octets=8
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for kind in srq_send extended_send extended_write; do turns ours plain; done
+	done
+}
+
 group_loss() {
 	local rep percent losses="0.1 0.5 1 5" sizes="65536 262144 1048576"
 	the_group loss loss

@@ -24,6 +24,7 @@ struct Line {
 constexpr Line all_lines[] = {
 	{"ours", "kiwarp", "#1b6ca8"},
 	{"rc", "kiwarp, connected", "#5fa55a"},
+	{"plain", "kiwarp, plain", "#5fa55a"},
 	{"whole", "kiwarp, UD Sends", "#a05fa5"},
 	{"siw", "siw", "#e08e45"},
 	{"tcp", "TCP", "#8a8a8a"},

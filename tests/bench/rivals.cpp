@@ -70,6 +70,9 @@ constexpr Rule rules[] = {
 	{0, "datagram-rate", "", 0, 0, "off", "udp_segment", at_least(1)},
 	{0, "datagram-bandwidth", "", 0, 0, "off", "rc", at_least(1)},
 	{0, "datagram-bandwidth", "", 0, 0, "off", "siw", at_least(1.33)},
+	{0, "verbs-connections", "", 0, 0, "", "plain", at_least(1)},
+	{0, "verbs-latency", "", 0, 0, "", "plain", at_most(1.1)},
+	{0, "verbs-rate", "", 0, 0, "", "plain", at_least(0.95)},
 };
 
 /// Pipes that have targets; what others carry is shown
@@ -149,6 +152,16 @@ std::string connected_name(const Cell &c)
 	return c.kind == "record" ? "our own Write" : "our own Send";
 }
 
+/// What kiwarp does by the calls that every program knows
+std::string plain_name(const Cell &c)
+{
+	if (c.kind == "number")
+		return "our own rdma_cm";
+	if (c.kind == "fetch_add")
+		return "our own Read";
+	return c.kind == "srq_send" ? "our own receive queue" : "ibv_post_send, ibv_poll_cq";
+}
+
 /// Where a curve of ours is highest from 64 KB on: its runs there
 Runs peak_runs(const Results &results, const Cell &c)
 {
@@ -210,6 +223,7 @@ std::vector<Rival> rivals(const Results &results, const Cell &c)
 		add("write", "our own Write", find(results, write, "ours"));
 	}
 	add("rc", connected_name(c), connected_runs(results, c));
+	add("plain", plain_name(c), find(results, c, "plain"));
 	add("whole", "UD Sends, whole", find(results, c, "whole"));
 	add("udp", "UDP, sendmmsg", find(results, c, "udp"));
 	add("udp_segment", "UDP_SEGMENT", find(results, c, "udp_segment"));

@@ -26,12 +26,15 @@ constexpr std::array groups{
 	Group{"datagram-latency", "Latency of datagrams", "us", false},
 	Group{"datagram-rate", "Datagrams, posted in lists", "thousand/s", true},
 	Group{"datagram-bandwidth", "Bandwidth of datagrams", "MB/s", true},
+	Group{"verbs-connections", "Connections by number, made and closed", "1/s", true},
+	Group{"verbs-latency", "Latency of atomics", "us", false},
+	Group{"verbs-rate", "Small messages by other calls, posted in lists", "thousand/s", true},
 	Group{"loss", "Bandwidth of what arrives where packets are lost", "MB/s", true},
 	Group{"broadcast", "Bandwidth of messages to all receivers, together", "MB/s", true},
 };
 
-constexpr std::array<std::string_view, 8> kinds{
-	"write", "send", "read", "write_events", "send_events", "read_events", "ud_send", "record"};
+constexpr std::array<std::string_view, 11> kinds{"write", "send", "read", "write_events", "send_events", "read_events",
+	"ud_send", "record", "srq_send", "extended_send", "extended_write"};
 
 template <typename Range, typename Value>
 auto rank(const Range &range, const Value &value)
@@ -179,12 +182,18 @@ std::string kind_name(const std::string &kind)
 		return "UD Send";
 	if (kind == "record")
 		return "Write-Record";
+	if (kind == "fetch_add")
+		return "FetchAdd";
+	if (kind == "srq_send")
+		return "send to a shared receive queue";
+	if (kind.starts_with("extended_"))
+		return kind.substr(kind.find('_') + 1) + " by ibv_wr_* and ibv_start_poll";
 	return events == std::string::npos ? kind : kind.substr(0, events) + ", events";
 }
 
 std::string short_name(const Cell &c)
 {
-	if (c.group == "connections")
+	if (c.group.ends_with("connections"))
 		return "connections";
 	if (c.group == "memory")
 		return std::to_string(c.qps) + (c.kind == "peers" ? " peers of a UD queue pair" : " connections");

@@ -12,7 +12,19 @@ namespace {
 
 constexpr int resolve_ms = 5000;
 
-/// For calls that return an errno value
+ibv_cq *plain(ibv_cq_ex *cq)
+{
+	return cq ? ibv_cq_ex_to_cq(cq) : nullptr;
+}
+
+/// 255.255.255.255, behind the first octets that it is to have
+constexpr ibv_gid broadcast_of(std::uint8_t first, std::uint8_t second)
+{
+	return {.raw = {first, second, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
+}
+
+} // namespace
+
 void need(int error, const char *what)
 {
 	if (error != 0)
@@ -24,14 +36,6 @@ void good(ibv_wc_status status)
 	if (status != IBV_WC_SUCCESS)
 		throw std::runtime_error(std::string("a completion says: ") + ibv_wc_status_str(status));
 }
-
-/// 255.255.255.255, behind the first octets that it is to have
-constexpr ibv_gid broadcast_of(std::uint8_t first, std::uint8_t second)
-{
-	return {.raw = {first, second, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
-}
-
-} // namespace
 
 ibv_context *open_device(const std::string &name)
 {
@@ -60,44 +64,71 @@ void End::make_queues(ibv_context *context)
 	check(mr_ != nullptr, "ibv_reg_mr");
 	channel_.reset(ibv_create_comp_channel(context));
 	check(channel_ != nullptr, "ibv_create_comp_channel");
-	send_cq_.reset(ibv_create_cq(context, int(shape_.sends), nullptr, nullptr, 0));
-	if (shape_.kind == Kind::record) {
-		ibv_cq_init_attr_ex attr{};
-
-		// Messages that are written take two entries each, of at most half.
-		attr.cqe = 2 * shape_.receives + 512;
-		attr.channel = channel_.get();
-		attr.wc_flags = IBV_WC_STANDARD_FLAGS;
-		ibv_cq_ex *const cq = ibv_create_cq_ex(context, &attr);
-		recv_cq_.reset(cq ? ibv_cq_ex_to_cq(cq) : nullptr);
-	} else {
+	if (shape_.extended)
+		send_cq_ = make_extended_cq(shape_.sends, IBV_WC_EX_WITH_BYTE_LEN);
+	else
+		send_cq_.reset(ibv_create_cq(context, int(shape_.sends), nullptr, nullptr, 0));
+	// Messages that are written take two entries each, of at most half.
+	if (shape_.kind == Kind::record)
+		recv_cq_ = make_extended_cq(2 * shape_.receives + 512, IBV_WC_STANDARD_FLAGS);
+	else if (shape_.extended)
+		recv_cq_ = make_extended_cq(shape_.receives, IBV_WC_EX_WITH_BYTE_LEN);
+	else
 		recv_cq_.reset(ibv_create_cq(context, int(shape_.receives), nullptr, channel_.get(), 0));
-	}
 	check(send_cq_ && recv_cq_, "completion queues");
+}
+
+Owned<ibv_cq, ibv_destroy_cq> End::make_extended_cq(std::uint32_t entries, std::uint64_t flags) const
+{
+	ibv_cq_init_attr_ex attr{};
+
+	attr.cqe = entries;
+	attr.channel = channel_.get();
+	attr.wc_flags = flags;
+	return Owned<ibv_cq, ibv_destroy_cq>(plain(ibv_create_cq_ex(context_, &attr)));
 }
 
 End::End(ibv_context *context, const Shape &shape) : shape_(shape), memory_(shape.octets, 'm')
 {
 	make_queues(context);
-	find_own_address();
+	address_ = own_address(context);
 	make_datagram_qp();
 }
 
 End::End(rdma_cm_id *id, const Shape &shape) : shape_(shape), memory_(shape.octets, 'm'), id_(id)
 {
-	ibv_qp_init_attr attr{};
-
 	make_queues(id->verbs);
+	make_connected_qp();
+}
+
+void End::make_connected_qp()
+{
+	ibv_qp_init_attr_ex attr{};
+
+	if (shape_.srq) {
+		ibv_srq_init_attr of_srq{
+			.srq_context = nullptr, .attr = {.max_wr = shape_.receives, .max_sge = 1, .srq_limit = 0}};
+
+		srq_.reset(ibv_create_srq(pd_.get(), &of_srq));
+		check(srq_ != nullptr, "ibv_create_srq");
+	}
 	attr.send_cq = send_cq_.get();
 	attr.recv_cq = recv_cq_.get();
-	attr.cap = {.max_send_wr = shape.sends,
-		.max_recv_wr = shape.receives,
+	attr.srq = srq_.get();
+	attr.cap = {.max_send_wr = shape_.sends,
+		.max_recv_wr = shape_.receives,
 		.max_send_sge = 1,
 		.max_recv_sge = 1,
-		.max_inline_data = shape.inlines};
+		.max_inline_data = shape_.inlines};
 	attr.qp_type = IBV_QPT_RC;
-	check(rdma_create_qp(id, pd_.get(), &attr) == 0, "rdma_create_qp");
-	qp_ = id->qp;
+	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+	attr.pd = pd_.get();
+	if (shape_.extended) {
+		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE;
+	}
+	check(rdma_create_qp_ex(id_, &attr) == 0, "rdma_create_qp_ex");
+	qp_ = id_->qp;
 }
 
 End::~End()
@@ -110,13 +141,15 @@ End::~End()
 		rdma_destroy_qp(id_);
 }
 
-void End::find_own_address()
+Address own_address(ibv_context *context)
 {
 	constexpr std::uint8_t four[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-	for (slot_ = 1; slot_ < 64; slot_++) {
-		if (ibv_query_gid(context_, 1, slot_, &gid_) == 0 && std::memcmp(gid_.raw, four, sizeof(four)) == 0)
-			return;
+	for (std::uint8_t slot = 1; slot < 64; slot++) {
+		ibv_gid gid{};
+
+		if (ibv_query_gid(context, 1, slot, &gid) == 0 && std::memcmp(gid.raw, four, sizeof(four)) == 0)
+			return {gid, slot};
 	}
 	throw std::runtime_error("the device has no address of IPv4");
 }
@@ -156,7 +189,7 @@ void End::make_datagram_qp()
 
 Place End::place() const
 {
-	return {.gid = gid_,
+	return {.gid = address_.gid,
 		.number = qp_->qp_num,
 		.rkey = mr_->rkey,
 		.address = reinterpret_cast<std::uintptr_t>(memory_.data())};
@@ -169,7 +202,7 @@ ibv_ah *End::make_ah(const ibv_gid &gid) const
 	attr.is_global = 1;
 	attr.port_num = 1;
 	attr.grh.dgid = gid;
-	attr.grh.sgid_index = slot_;
+	attr.grh.sgid_index = address_.slot;
 	attr.grh.hop_limit = 64;
 	ibv_ah *const ah = ibv_create_ah(pd_.get(), &attr);
 	check(ah, "ibv_create_ah");
@@ -208,27 +241,38 @@ void End::receive(std::uint64_t id, std::size_t offset, std::uint32_t octets)
 	wr.wr_id = id;
 	wr.sg_list = &sge;
 	wr.num_sge = 1;
-	need(ibv_post_recv(qp_, &wr, &bad), "ibv_post_recv");
+	if (srq_)
+		need(ibv_post_srq_recv(srq_.get(), &wr, &bad), "ibv_post_srq_recv");
+	else
+		need(ibv_post_recv(qp_, &wr, &bad), "ibv_post_recv");
+}
+
+void End::build(ibv_qp_ex *ex, Kind kind, const Message &message)
+{
+	if (kind == Kind::rc_send)
+		ibv_wr_send(ex);
+	else
+		ibv_wr_rdma_write(ex, peer_.rkey, peer_.address + message.to);
+	if (kind == Kind::record)
+		ibv_wr_set_ud_addr(ex, ah_.get(), peer_.number, q_key);
+	if (message.octets <= shape_.inlines)
+		ibv_wr_set_inline_data(ex, at(message.from), message.octets);
+	else
+		ibv_wr_set_sge(ex, mr_->lkey, reinterpret_cast<std::uintptr_t>(at(message.from)), message.octets);
 }
 
 void End::post(Kind kind, const std::vector<Message> &list)
 {
 	const auto n = list.size();
 
-	if (kind == Kind::record) {
+	if (kind == Kind::record || shape_.extended) {
 		ibv_qp_ex *const ex = ibv_qp_to_qp_ex(qp_);
 
 		ibv_wr_start(ex);
 		for (std::size_t i = 0; i < n; i++) {
 			ex->wr_id = n;
 			ex->wr_flags = i + 1 == n ? IBV_SEND_SIGNALED : 0;
-			ibv_wr_rdma_write(ex, peer_.rkey, peer_.address + list[i].to);
-			ibv_wr_set_ud_addr(ex, ah_.get(), peer_.number, q_key);
-			if (list[i].octets <= shape_.inlines)
-				ibv_wr_set_inline_data(ex, at(list[i].from), list[i].octets);
-			else
-				ibv_wr_set_sge(ex, mr_->lkey, reinterpret_cast<std::uintptr_t>(at(list[i].from)),
-					list[i].octets);
+			build(ex, kind, list[i]);
 		}
 		need(ibv_wr_complete(ex), "ibv_wr_complete");
 	} else {
@@ -280,7 +324,7 @@ void End::send_to(ibv_ah *ah, std::uint32_t number, const void *octets, std::uin
 void End::reap()
 {
 	ibv_wc wc[16];
-	const int n = ibv_poll_cq(send_cq_.get(), 16, wc);
+	const int n = poll(send_cq_.get(), 16, wc, 0);
 
 	need(n < 0 ? EIO : 0, "ibv_poll_cq");
 	for (int i = 0; i < n; i++) {
@@ -289,10 +333,31 @@ void End::reap()
 	}
 }
 
+/// An error is -1, as that of ibv_poll_cq().
+int End::poll(ibv_cq *cq, int max, ibv_wc *wc, std::int64_t microseconds) const
+{
+	if (!shape_.extended)
+		return microseconds ? kiwarpdv_poll_cq(cq, max, wc, microseconds) : ibv_poll_cq(cq, max, wc);
+
+	auto *const ex = reinterpret_cast<ibv_cq_ex *>(cq);
+	ibv_poll_cq_attr attr{};
+	int n = 0;
+	int error = microseconds ? kiwarpdv_start_poll(ex, &attr, microseconds) : ibv_start_poll(ex, &attr);
+
+	if (error)
+		return error == ENOENT ? 0 : -1;
+	do {
+		wc[n].wr_id = ex->wr_id;
+		wc[n].status = ex->status;
+		wc[n].byte_len = ibv_wc_read_byte_len(ex);
+	} while (++n < max && (error = ibv_next_poll(ex)) == 0);
+	ibv_end_poll(ex);
+	return error == 0 || error == ENOENT ? n : -1;
+}
+
 int End::received(ibv_wc *wc, int max, std::int64_t microseconds)
 {
-	const int n = microseconds ? kiwarpdv_poll_cq(recv_cq_.get(), max, wc, microseconds)
-				   : ibv_poll_cq(recv_cq_.get(), max, wc);
+	const int n = poll(recv_cq_.get(), max, wc, microseconds);
 
 	need(n < 0 ? EIO : 0, "ibv_poll_cq");
 	for (int i = 0; i < n; i++)

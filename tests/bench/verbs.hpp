@@ -44,6 +44,12 @@ struct Closer {
 template <typename T, int (*close)(T *)>
 using Owned = std::unique_ptr<T, Closer<T, close>>;
 
+/// One of a device's own
+struct Address {
+	ibv_gid gid;
+	std::uint8_t slot;
+};
+
 struct Shape {
 	Kind kind = Kind::ud_send;
 	/// Of the memory that is registered
@@ -55,6 +61,10 @@ struct Shape {
 	std::uint32_t number = 0;
 	/// Milliseconds until an incomplete message is recorded, 0 for the default
 	std::uint32_t record_timeout = 0;
+	/// Of a connection: receives come out of a shared receive queue
+	bool srq = false;
+	/// Of a connection: requests are posted by ibv_wr_*, and completions taken by ibv_start_poll
+	bool extended = false;
 };
 
 /// What a peer has to know of an end
@@ -114,7 +124,11 @@ public:
 private:
 	void make_queues(ibv_context *context);
 	void make_datagram_qp();
-	void find_own_address();
+	void make_connected_qp();
+	[[nodiscard]] Owned<ibv_cq, ibv_destroy_cq> make_extended_cq(std::uint32_t entries, std::uint64_t flags) const;
+	/// One of the list, by the calls that build requests
+	void build(ibv_qp_ex *ex, Kind kind, const Message &message);
+	int poll(ibv_cq *cq, int max, ibv_wc *wc, std::int64_t microseconds) const;
 
 	Shape shape_;
 	std::vector<char> memory_;
@@ -123,12 +137,12 @@ private:
 	Owned<ibv_mr, ibv_dereg_mr> mr_;
 	Owned<ibv_comp_channel, ibv_destroy_comp_channel> channel_;
 	Owned<ibv_cq, ibv_destroy_cq> send_cq_, recv_cq_;
+	Owned<ibv_srq, ibv_destroy_srq> srq_;
 	Owned<ibv_qp, ibv_destroy_qp> own_qp_;
 	Owned<ibv_ah, ibv_destroy_ah> ah_;
 	rdma_cm_id *id_ = nullptr;
 	ibv_qp *qp_ = nullptr;
-	ibv_gid gid_{};
-	std::uint8_t slot_ = 0;
+	Address address_{};
 	Place peer_{};
 	std::uint32_t under_way_ = 0;
 	bool joined_ = false;
@@ -138,6 +152,12 @@ private:
 
 /// The device of that name; throws if there is none.
 ibv_context *open_device(const std::string &name);
+/// Its address of IPv4; throws if it has none.
+Address own_address(ibv_context *context);
+/// For calls that return an errno value: throws it.
+void need(int error, const char *what);
+/// Throws if that is no success.
+void good(ibv_wc_status status);
 
 /// A connection by rdma_cm; calls return when it is there.
 class Connection {
