@@ -6,7 +6,8 @@
  * The one that dials tries until it succeeds, its QP is destroyed, reset or in error, or the device
  * goes: its peer may be told of it much later. The one that doesn't has no endpoint until a Request
  * comes that names its QP, from the address that was named, with the PSNs that only both programs
- * know. How long requests wait for all this is the QP's business (qp.c).
+ * know. A Request that comes before that waits for a moment, since the programs tell each other in
+ * one order or the other. How long requests wait for all this is the QP's business (qp.c).
  */
 #include "cm_number.h"
 
@@ -20,6 +21,11 @@
 /* Pause between two attempts, in jiffies: it doubles from the first to the last */
 #define NUMBER_PAUSE_MIN 1
 #define NUMBER_PAUSE_MAX (HZ / 4)
+/*
+ * How long a Request that fits no QP waits for one, in jiffies. It makes no difference whether a QP
+ * has that number: no stranger learns the numbers that are in use.
+ */
+#define NUMBER_EARLY_PATIENCE (HZ / 4)
 /* Connections that TCP keeps for us; the others wait on their peers' side */
 #define NUMBER_BACKLOG 1024
 /* Reads that an end may have outstanding that hasn't said how many */
@@ -212,6 +218,47 @@ static const struct kiw_ep_ops dial_ops = {
 
 /* --- the end that is dialed ----------------------------------------------------------------- */
 
+static void answer_prepare(struct kiw_ep *ep)
+{
+	INIT_LIST_HEAD(&ep->su->early);
+}
+
+/* From here on the endpoint is told when the QP is named a peer, and when it is ready. */
+static void answer_await(struct kiw_ep *ep, u32 qpn)
+{
+	struct kiw_startup *su = ep->su;
+
+	spin_lock_bh(&ep->dev->ep_lock);
+	su->ep = ep;
+	su->wants = qpn;
+	list_add_tail(&su->early, &ep->dev->number_early);
+	spin_unlock_bh(&ep->dev->ep_lock);
+}
+
+static void answer_leave(struct kiw_ep *ep)
+{
+	/* Once it is open there is no start-up any more. */
+	if (ep->su) {
+		spin_lock_bh(&ep->dev->ep_lock);
+		list_del_init(&ep->su->early);
+		spin_unlock_bh(&ep->dev->ep_lock);
+	}
+	kiw_listener_leave(ep);
+}
+
+/* A QP that is dialed was named a peer, or became ready. */
+static void number_tell(struct kiw_device *dev, u32 qpn)
+{
+	struct kiw_startup *su;
+
+	spin_lock_bh(&dev->ep_lock);
+	list_for_each_entry(su, &dev->number_early, early) {
+		if (su->wants == qpn)
+			kiw_inbox_post(&su->ep->inbox, KIW_INBOX_READY);
+	}
+	spin_unlock_bh(&dev->ep_lock);
+}
+
 static bool answer_fits(const struct kiw_ep *ep, struct kiw_qp *qp, struct kiw_peer *peer)
 {
 	return kiw_qp_peer(qp, peer) && number_fits(ep->su, peer, &ep->su->req);
@@ -219,14 +266,9 @@ static bool answer_fits(const struct kiw_ep *ep, struct kiw_qp *qp, struct kiw_p
 
 static int answer_bind(struct kiw_ep *ep, struct kiw_peer *peer)
 {
-	struct kiw_startup *su = ep->su;
-	struct kiw_number said;
-	struct kiw_qp *qp;
+	struct kiw_qp *qp = kiw_qp_find(ep->dev, ep->su->wants);
 	int err;
 
-	if (!su->req.p2p || !kiw_number_parse(su->req.pd, su->req.pd_len, &said))
-		return -EPROTO;
-	qp = kiw_qp_find(ep->dev, said.to);
 	if (!qp)
 		return -ENOENT;
 	err = answer_fits(ep, qp, peer) ? kiw_qp_bind(qp, &ep->inbox, true) : -EACCES;
@@ -242,6 +284,12 @@ static int answer_bind(struct kiw_ep *ep, struct kiw_peer *peer)
 	return -EACCES;
 }
 
+static void answer_refuse(struct kiw_ep *ep)
+{
+	answer_leave(ep);
+	kiw_refuse(ep, "no QP here expects it", NULL, 0);
+}
+
 static void answer_request(struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
@@ -249,12 +297,16 @@ static void answer_request(struct kiw_ep *ep)
 	u8 pd[KIW_NUMBER_LEN];
 	struct kiw_peer peer;
 
-	if (kiw_ep_excess(ep) || kiw_sock_names(ep->sock, &su->local, &su->remote)) {
+	/* The peer waits, or has given up. */
+	if (inet_sk_state_load(ep->sock->sk) != TCP_ESTABLISHED || kiw_ep_excess(ep)) {
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 		return;
 	}
 	if (answer_bind(ep, &peer)) {
-		kiw_refuse(ep, "no QP here expects it, or not yet", NULL, 0);
+		if (time_before(jiffies, su->ready + NUMBER_EARLY_PATIENCE))
+			kiw_ep_again(ep, su->ready + NUMBER_EARLY_PATIENCE);
+		else
+			answer_refuse(ep);
 		return;
 	}
 	number_config(su, &peer);
@@ -262,11 +314,32 @@ static void answer_request(struct kiw_ep *ep)
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 		return;
 	}
-	kiw_listener_leave(ep);
+	answer_leave(ep);
 	kiw_number_build(pd, &peer.ends);
 	kiw_reply_compose(ep, &rep, pd, sizeof(pd));
 	if (kiw_reply_send(ep))
 		kiw_ep_end(ep, 0, KIW_END_RESET);
+}
+
+/* The Request is complete. */
+static void answer_begin(struct kiw_ep *ep)
+{
+	struct kiw_startup *su = ep->su;
+	struct kiw_number said;
+
+	if (kiw_sock_names(ep->sock, &su->local, &su->remote)) {
+		kiw_ep_end(ep, 0, KIW_END_RESET);
+		return;
+	}
+	if (!su->req.p2p || !kiw_number_parse(su->req.pd, su->req.pd_len, &said)) {
+		answer_refuse(ep);
+		return;
+	}
+	su->ready = jiffies;
+	kiw_ep_enter(ep, KIW_ST_REQUEST_READY);
+	/* In this order: a QP that changes after answer_bind() has looked at it tells of that. */
+	answer_await(ep, said.to);
+	answer_request(ep);
 }
 
 static void answer_run(struct kiw_ep *ep, unsigned long events)
@@ -279,10 +352,12 @@ static void answer_run(struct kiw_ep *ep, unsigned long events)
 	} else if (ep->state == KIW_ST_REPLY_SEND) {
 		if (kiw_reply_send(ep))
 			kiw_ep_end(ep, 0, KIW_END_RESET);
+	} else if (ep->state == KIW_ST_REQUEST_READY) {
+		answer_request(ep);
 	} else if (inet_sk_state_load(ep->sock->sk) != TCP_SYN_RECV) {
 		err = kiw_ep_pull(ep, KIW_MPA_REQUEST, &ep->su->req);
 		if (!err)
-			answer_request(ep);
+			answer_begin(ep);
 		else if (err != -EAGAIN)
 			kiw_ep_end(ep, 0, KIW_END_FIN);
 	}
@@ -295,7 +370,8 @@ static void answer_deaf(struct kiw_device *dev)
 
 static const struct kiw_ep_ops answer_ops = {
 	.run = answer_run,
-	.leave = kiw_listener_leave,
+	.prepare = answer_prepare,
+	.leave = answer_leave,
 	.deaf = answer_deaf,
 	.quiet = true,
 };
@@ -386,7 +462,8 @@ static int number_dial(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	if (IS_ERR(ep))
 		return PTR_ERR(ep);
 	to_dialer(ep)->pause = NUMBER_PAUSE_MIN;
-	to_dialer(ep)->next = jiffies;
+	/* RTS mostly follows at once, and then the Request can say so. */
+	to_dialer(ep)->next = jiffies + NUMBER_PAUSE_MIN;
 	mutex_lock(&ep->mutex);
 	err = ep->state == KIW_ST_DEAD ? -ENODEV : kiw_qp_modify(qp, attr, mask, peer);
 	if (!err)
@@ -416,7 +493,10 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	if (!(mask & numbers)) {
 		if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET)
 			number_end(qp);
-		return kiw_qp_modify(qp, attr, mask, NULL);
+		err = kiw_qp_modify(qp, attr, mask, NULL);
+		if (!err && (mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RTS)
+			number_tell(qp->dev, ibqp->qp_num);
+		return err;
 	}
 	err = number_named(qp, attr, mask, &peer);
 	if (err)
@@ -426,5 +506,9 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 			     peer.ends.to))
 		return number_dial(qp, attr, mask, &peer);
 	err = number_listen(qp->dev);
-	return err ? err : kiw_qp_modify(qp, attr, mask, &peer);
+	if (!err)
+		err = kiw_qp_modify(qp, attr, mask, &peer);
+	if (!err)
+		number_tell(qp->dev, ibqp->qp_num);
+	return err;
 }

@@ -39,7 +39,7 @@
  *
  * References to an endpoint (kiw_inbox.ref):
  *	- its being alive: from kiw_ep_create() until the work finds it DEAD with nothing left to
- *	  tell. The socket's sk_user_data, the timer, the device's list, the listener's list and
+ *	  tell. The socket's sk_user_data, the timer, the device's lists, the listener's list and
  *	  the requests' index rely on this one; each is cleared before it is dropped.
  *	- the work while it is queued
  *	- the QP that is bound to it, and the stream while it runs
@@ -109,6 +109,9 @@ enum kiw_end {
 	KIW_END_RESET,
 };
 
+struct kiw_ep;
+struct kiw_listener;
+
 /**
  * struct kiw_startup - what only the start-up needs
  * @cfg: what this side wants
@@ -123,6 +126,9 @@ enum kiw_end {
  * @number: responder: of the connection in the order of TCP's accept
  * @accepted: responder: jiffies at which TCP's connection was accepted
  * @ready: responder: jiffies at which the Request was complete
+ * @early: responder by QP number: in the device's number_early, protected by its ep_lock
+ * @wants: valid with @early: the QP that is wanted
+ * @ep: likewise: the endpoint
  * @peer: responder: the peer's address
  * @pd_len: bytes at @pd
  * @tell_len: bytes at @tell
@@ -146,6 +152,9 @@ struct kiw_startup {
 	u32			number;
 	unsigned long		accepted;
 	unsigned long		ready;
+	struct list_head	early;
+	u32			wants;
+	struct kiw_ep		*ep;
 	struct in6_addr		peer;
 	u16			pd_len;
 	u8			tell_len;
@@ -169,9 +178,6 @@ struct kiw_sk_ops {
 	void	(*state_change)(struct sock *sk);
 	void	(*write_space)(struct sock *sk);
 };
-
-struct kiw_ep;
-struct kiw_listener;
 
 /**
  * struct kiw_ep_ops - role of an endpoint

@@ -555,6 +555,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	spin_lock_init(&dev->gids.lock);
 	spin_lock_init(&dev->ep_lock);
 	mutex_init(&dev->number_mutex);
+	INIT_LIST_HEAD(&dev->number_early);
 	INIT_LIST_HEAD(&dev->eps);
 	refcount_set(&dev->ep_count, 1);
 	init_completion(&dev->ep_none);

@@ -57,13 +57,14 @@
  * @next_qpn: where the search for a free number starts; protected by the lock of @qps
  * @regions: STag index (upper 24 bits) to &struct kiw_region, see region.h
  * @gids: addresses of the interface
- * @ep_lock: protects @eps and @ep_closed; innermost, taken with bottom halves off
+ * @ep_lock: protects @eps, @ep_closed and @number_early; innermost, taken with bottom halves off
  * @eps: all endpoints of the connection manager, listening ones included
  * @ep_closed: the device goes, no endpoint may be made, unless it comes back elsewhere
  * @ep_count: endpoints that still exist, plus one for the device itself
  * @ep_none: completed when the last endpoint is gone
  * @number_mutex: held while a listener for connections by QP number is made
  * @number_listens: there is one; set under @number_mutex, cleared when it ends, without
+ * @number_early: Requests by QP number that came before their QP was ready for them
  * @num_qp: QPs that exist, at most KIW_MAX_QP
  * @num_srq: SRQs that exist, at most KIW_MAX_SRQ
  * @num_cq: CQs that exist, at most KIW_MAX_CQ
@@ -102,6 +103,7 @@ struct kiw_device {
 
 	struct mutex		number_mutex;
 	bool			number_listens;
+	struct list_head	number_early;
 
 	atomic_t		num_qp;
 	atomic_t		num_srq;

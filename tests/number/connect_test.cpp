@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "../verbs/link.hpp"
 #include "end.hpp"
 
 namespace {
@@ -371,6 +372,39 @@ TEST_F(Named, WhatWasSentWhileAPeerWentFailsLater)
 		EXPECT_EQ(end->state(), IBV_QPS_ERR);
 	}
 	std::cout << met.size() << " connections\n";
+}
+
+// Programs connect one end before they tell the other of it. A dial that comes too early would have to be made again,
+// after a pause, several times.
+TEST_F(Named, ADialThatIsEarlyIsKept)
+{
+	constexpr int rounds = 20;
+	const std::uint64_t rejects = vt::counter(left.context(), "mpa_rejects");
+
+	for (int round = 0; round < rounds; round++) {
+		// That with the greater address dials.
+		right.connect(left.name());
+		std::this_thread::sleep_for(30ms);
+		left.connect(right.name());
+		exchange(left, right);
+		for (const End *end : {&left, &right}) {
+			ASSERT_EQ(end->reset(), 0);
+			ASSERT_EQ(end->init(), 0);
+		}
+	}
+	EXPECT_LT(vt::counter(left.context(), "mpa_rejects") - rejects, rounds);
+}
+
+// Its dial says that it can't send yet; it says no more until it is answered.
+TEST_F(Named, ADialBeforeRtsIsKeptForAnEndThatMaySend)
+{
+	ASSERT_EQ(right.rtr(left.name()), 0);
+	std::this_thread::sleep_for(30ms);
+	ASSERT_EQ(left.rtr(right.name()), 0);
+	std::this_thread::sleep_for(30ms);
+	ASSERT_EQ(left.rts(), 0);
+	send(left, right);
+	EXPECT_EQ(right.state(), IBV_QPS_RTR);
 }
 
 /// Each end dials in one of the two

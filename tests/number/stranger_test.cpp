@@ -205,6 +205,42 @@ TEST_F(Strangers, SilentOnesDontKeepThePeerOut)
 	connect_after_all();
 }
 
+// Each of them is kept for a moment, as a peer's early dial is.
+TEST_F(Strangers, AFloodOfWrongDialsKeepsNobodyOut)
+{
+	constexpr std::array fields = {&Said::from, &Said::to, &Said::sq_psn};
+	const End a("kiw0", ipv4.left), b("kiw1", ipv4.right);
+	std::vector<std::unique_ptr<Stranger>> strangers;
+
+	a.connect(b.name());
+	b.connect(a.name());
+	for (std::uint32_t i = 0; i < 600; i++) {
+		Said wrong = truth();
+
+		wrong.*fields[i % fields.size()] ^= 1 + i;
+		strangers.push_back(std::make_unique<Stranger>("right", "10.77.0.1"));
+		strangers.back()->say(request(private_data(wrong)));
+		if (i % 50 == 0)
+			exchange(a, b);
+	}
+	connect_after_all();
+	exchange(a, b);
+	for (const auto &stranger : strangers)
+		EXPECT_TRUE(is_rejection(stranger->answer()));
+}
+
+// It says what the peer would have said before its RTS, which is kept, and hangs up.
+TEST_F(Strangers, ADialThatIsGivenUpIsForgotten)
+{
+	Said early = truth();
+
+	early.flags = 0;
+	early.sq_psn = 0;
+	for (int i = 0; i < 20; i++)
+		Stranger("right", "10.77.0.1").say(request(private_data(early)));
+	connect_after_all();
+}
+
 // As `ss -K` does. Loading the module fails even so.
 TEST_F(Strangers, TheDeviceListensAgainAfterItsSocketWasEnded)
 {

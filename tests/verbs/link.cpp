@@ -46,6 +46,18 @@ std::string interface_of(const Where &where)
 	return name;
 }
 
+std::uint64_t counter(ibv_context *context, const std::string &name)
+{
+	std::ifstream file(std::string("/sys/class/infiniband/") + ibv_get_device_name(context->device) +
+			   "/ports/1/hw_counters/" + name);
+	std::uint64_t value = 0;
+
+	file >> value;
+	if (!file)
+		fail("no counter " + name);
+	return value;
+}
+
 HeldBack::HeldBack(const Where &where, const std::string &how) : in_(in(where)), interface_(interface_of(where))
 {
 	set(how);

@@ -16,6 +16,9 @@ bool run(const std::string &command);
 /// What a command begins with that is to run in the namespace of an end.
 std::string in(const Where &where);
 
+/// A counter of a device
+std::uint64_t counter(ibv_context *context, const std::string &name);
+
 /// The name of the interface that has the address of an end.
 std::string interface_of(const Where &where);
 

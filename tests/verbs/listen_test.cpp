@@ -41,18 +41,6 @@ void end_socket(const Where &where, std::uint16_t port, bool listening)
 		fail("the socket couldn't be ended");
 }
 
-std::uint64_t counter(ibv_context *context, const std::string &name)
-{
-	std::ifstream file(std::string("/sys/class/infiniband/") + ibv_get_device_name(context->device) +
-			   "/ports/1/hw_counters/" + name);
-	std::uint64_t value = 0;
-
-	file >> value;
-	if (!file)
-		fail("no counter " + name);
-	return value;
-}
-
 /// A socket of the client's end that speaks as little MPA as it likes.
 class Raw {
 public:
