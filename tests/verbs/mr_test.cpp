@@ -2,8 +2,12 @@
 //
 // Memory regions: what can be registered, and with which rights.
 #include <cerrno>
+#include <fcntl.h>
+#include <linux/udmabuf.h>
 #include <set>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "support.hpp"
 
@@ -83,6 +87,29 @@ TEST_F(MemoryRegion, RemoteWriteWithoutLocalWriteIsRefused)
 {
 	refused(pages.at(), 4096, IBV_ACCESS_REMOTE_WRITE, EINVAL);
 	refused(pages.at(), 4096, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, EINVAL);
+}
+
+// There is no hardware that DMA could be done for, and what exporters lend may have no page that a CPU can reach.
+TEST_F(MemoryRegion, DmabufsAreRefused)
+{
+	const int memory = memfd_create("dmabuf", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+	const int maker = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+	int dmabuf = memory;
+
+	ASSERT_EQ(ftruncate(memory, 4096), 0);
+	ASSERT_EQ(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	if (maker >= 0) {
+		const udmabuf_create what = {
+			.memfd = static_cast<__u32>(memory), .flags = UDMABUF_FLAGS_CLOEXEC, .offset = 0, .size = 4096};
+
+		dmabuf = ioctl(maker, UDMABUF_CREATE, &what);
+		ASSERT_GE(dmabuf, 0);
+	}
+	errno = 0;
+	EXPECT_EQ(ibv_reg_dmabuf_mr(pd.get(), 0, 4096, 0, dmabuf, all_access), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	for (const int fd : {memory, maker, dmabuf})
+		close(fd);
 }
 
 TEST_F(MemoryRegion, UnknownRightsAreRefused)
