@@ -130,6 +130,66 @@ TEST_F(VerbsFaults, Srq)
 	every_fault(Allocates::nothing, destroying(create, ibv_destroy_srq));
 }
 
+TEST_F(VerbsFaults, ResizeSrq)
+{
+	const vt::Pd pd = vt::make_pd(context);
+	const vt::Srq srq = vt::make_srq(pd.get(), 64);
+	const auto resize = [&](std::uint32_t requests) {
+		ibv_srq_attr attr{.max_wr = requests, .max_sge = 0, .srq_limit = 0};
+
+		return ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR);
+	};
+
+	every_fault(Allocates::something,
+		{.call = [&] { return resize(4096); }, .after = [&] { EXPECT_EQ(resize(64), 0); }, .errors = {ENOMEM}});
+}
+
+TEST_F(VerbsFaults, Window)
+{
+	const vt::Pd pd = vt::make_pd(context);
+
+	for (const ibv_mw_type type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2}) {
+		const std::function<ibv_mw *()> alloc = [&] {
+			return ibv_alloc_mw(pd.get(), type);
+		};
+
+		every_fault(Allocates::something, making(alloc, ibv_dealloc_mw));
+		every_fault(Allocates::nothing, destroying(alloc, ibv_dealloc_mw));
+	}
+}
+
+TEST_F(VerbsFaults, Import)
+{
+	const vt::Context opened = vt::open_device(ibv_get_device_name(context->device));
+	const vt::Pd pd = vt::make_pd(opened.get());
+	const vt::Region region(pd.get(), page);
+	const std::function<ibv_context *()> import = [&] {
+		return ibv_import_device(::dup(opened->cmd_fd));
+	};
+	const vt::Context imported(import());
+	const std::function<ibv_pd *()> import_pd = [&] {
+		return ibv_import_pd(imported.get(), pd->handle);
+	};
+	const auto drop_pd = [](ibv_pd *object) {
+		ibv_unimport_pd(object);
+		return 0;
+	};
+
+	ASSERT_TRUE(imported);
+	every_fault(Allocates::nothing, making(import, ibv_close_device));
+	every_fault(Allocates::nothing, making<ibv_pd>(import_pd, drop_pd));
+	ibv_pd *const found = import_pd();
+	ASSERT_TRUE(found);
+	const std::function<ibv_mr *()> import_mr = [&] {
+		return ibv_import_mr(found, region.mr()->handle);
+	};
+	every_fault(Allocates::nothing, making<ibv_mr>(import_mr, [](ibv_mr *object) {
+		ibv_unimport_mr(object);
+		return 0;
+	}));
+	ibv_unimport_pd(found);
+}
+
 TEST_F(VerbsFaults, Mr)
 {
 	const vt::Pd pd = vt::make_pd(context);
@@ -384,6 +444,9 @@ TEST_F(DatagramFaults, Send)
 class DoorbellFaults : public testing::Test {
 protected:
 	void every_fault_of(ibv_wr_opcode opcode);
+	/// Posts by the n-th call with its n-th allocation failing, and has what came of it checked, until none fails.
+	void every_fault_of(
+		const std::function<int(std::uint64_t)> &post, const std::function<void(std::uint64_t)> &check);
 
 	vt::Pair pair;
 	static constexpr std::size_t size = 256 * 1024;
@@ -391,37 +454,50 @@ protected:
 	const vt::Region remote{pair.b().pd(), size};
 };
 
+void DoorbellFaults::every_fault_of(
+	const std::function<int(std::uint64_t)> &post, const std::function<void(std::uint64_t)> &check)
+{
+	unsigned int n = 0;
+	bool failed = false;
+
+	do {
+		const testing::ScopedTrace trace(__FILE__, __LINE__, "fault " + std::to_string(++n));
+		int error = 0;
+
+		ASSERT_LT(n, 2000U);
+		failed = with_nth_failing(n, [&] { error = post(n); });
+		ASSERT_EQ(error, 0);
+		ASSERT_EQ(pair.a().sent().status, IBV_WC_SUCCESS);
+		check(n);
+	} while (failed && !HasFailure());
+	std::cout << "  allocations that failed: " << n - 1 << '\n';
+}
+
 void DoorbellFaults::every_fault_of(ibv_wr_opcode opcode)
 {
 	const bool read = opcode == IBV_WR_RDMA_READ;
 	const vt::Region &from = read ? remote : local;
 	const vt::Region &to = read ? local : remote;
-	unsigned int n = 0;
-	bool failed = false;
+	std::uint64_t last = 0;
 
-	do {
-		int error = 0;
-
-		ASSERT_LT(++n, 2000U);
-		from.fill_pattern(n);
-		to.fill(0);
-		if (opcode == IBV_WR_SEND) {
-			ASSERT_EQ(pair.b().receive({remote.sge()}, n), 0);
-		}
-		failed = with_nth_failing(n, [&] {
-			error = pair.a().post(
-				opcode, {local.sge()}, {.id = n, .remote = remote.address(), .rkey = remote.rkey()});
+	every_fault_of(
+		[&](std::uint64_t n) {
+			from.fill_pattern(static_cast<std::uint32_t>(n));
+			to.fill(0);
+			const int error = opcode == IBV_WR_SEND ? pair.b().receive({remote.sge()}, n) : 0;
+			return error ? error
+				     : pair.a().post(opcode, {local.sge()},
+					       {.id = n, .remote = remote.address(), .rkey = remote.rkey()});
+		},
+		[&](std::uint64_t n) {
+			if (opcode == IBV_WR_SEND) {
+				ASSERT_EQ(pair.b().received().status, IBV_WC_SUCCESS);
+			}
+			pair.sync();
+			ASSERT_TRUE(vt::same(local.bytes(), remote.bytes()));
+			last = n;
 		});
-		ASSERT_EQ(error, 0) << "fault " << n;
-		ASSERT_EQ(pair.a().sent().status, IBV_WC_SUCCESS) << "fault " << n;
-		if (opcode == IBV_WR_SEND) {
-			ASSERT_EQ(pair.b().received().status, IBV_WC_SUCCESS) << "fault " << n;
-		}
-		pair.sync();
-		ASSERT_TRUE(vt::same(local.bytes(), remote.bytes())) << "fault " << n;
-	} while (failed);
-	std::cout << "  allocations that failed: " << n - 1 << '\n';
-	EXPECT_GT(n, 1U);
+	EXPECT_GT(last, 1U);
 }
 
 TEST_F(DoorbellFaults, Send)
@@ -435,6 +511,66 @@ TEST_F(DoorbellFaults, Write)
 TEST_F(DoorbellFaults, Read)
 {
 	every_fault_of(IBV_WR_RDMA_READ);
+}
+
+TEST_F(DoorbellFaults, Atomic)
+{
+	const vt::Region target(pair.b().pd(), page, vt::all_access | IBV_ACCESS_REMOTE_ATOMIC);
+	auto *const word = reinterpret_cast<std::uint64_t *>(target.data());
+	const auto *const before = reinterpret_cast<const std::uint64_t *>(local.data());
+
+	every_fault_of(
+		[&](std::uint64_t n) {
+			*word = 10 * n;
+			return pair.a().post(IBV_WR_ATOMIC_FETCH_AND_ADD, {local.sge(0, sizeof(*word))},
+				{.id = n, .remote = target.address(), .rkey = target.rkey(), .compare_add = 1});
+		},
+		[&](std::uint64_t n) {
+			EXPECT_EQ(*before, 10 * n);
+			EXPECT_EQ(*word, 10 * n + 1);
+		});
+}
+
+TEST_F(DoorbellFaults, Window)
+{
+	const vt::Region region(pair.b().pd(), page, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	ibv_mw *const mw = ibv_alloc_mw(pair.b().pd(), IBV_MW_TYPE_2);
+	const auto post = [&](ibv_send_wr &wr) {
+		ibv_send_wr *bad = nullptr;
+		int error = 0;
+
+		wr.send_flags = IBV_SEND_SIGNALED;
+		error = ibv_post_send(pair.b().qp(), &wr, &bad);
+		EXPECT_EQ(pair.b().sent().status, IBV_WC_SUCCESS);
+		return error;
+	};
+
+	ASSERT_TRUE(mw);
+	// The responder may not speak first.
+	pair.sync();
+	every_fault_of(
+		[&](std::uint64_t n) {
+			ibv_send_wr bind{}, invalidate{};
+
+			local.fill_pattern(static_cast<std::uint32_t>(n));
+			invalidate.opcode = IBV_WR_LOCAL_INV;
+			invalidate.invalidate_rkey = mw->rkey;
+			int error = n > 1 ? post(invalidate) : 0;
+			mw->rkey = ibv_inc_rkey(mw->rkey);
+			bind.opcode = IBV_WR_BIND_MW;
+			bind.bind_mw = {
+				mw, mw->rkey, {region.mr(), region.address(), region.size(), IBV_ACCESS_REMOTE_WRITE}};
+			if (!error)
+				error = post(bind);
+			return error ? error
+				     : pair.a().write({local.sge(0, page)},
+					       {.id = n, .remote = region.address(), .rkey = mw->rkey});
+		},
+		[&](std::uint64_t) {
+			pair.sync();
+			EXPECT_TRUE(vt::same(local.bytes(0, page), region.bytes()));
+		});
+	EXPECT_EQ(ibv_dealloc_mw(mw), 0);
 }
 
 } // namespace faults
