@@ -81,8 +81,7 @@ void flip_receive(const RawSide &side, Random &random)
 {
 	auto *rqe = reinterpret_cast<kiw_rqe *>(side.rq_ring().slot(random.below(8)));
 	const std::atomic_ref count(rqe->num_sge);
-	const std::uint8_t good =
-		count.exchange(static_cast<std::uint8_t>(random.nonsense(side.qp().cap.max_recv_sge)));
+	const std::uint8_t good = count.exchange(static_cast<std::uint8_t>(random.nonsense(rqe->num_sge)));
 
 	count.store(good);
 }
@@ -101,6 +100,11 @@ public:
 
 	void play()
 	{
+		for (std::uint32_t n = random_.below(4); n > 0; n--) {
+			RawSide &side = pair_.either(random_);
+			(void)part_.counted(side.resize(random_));
+			side.receive(random_, doubt_);
+		}
 		std::thread flipper([this, random = random_.child()]() mutable { flip_all(random); });
 		std::thread ringer([this, random = random_.child()]() mutable { ring_all(random); });
 
@@ -124,7 +128,7 @@ private:
 			side.receive(random_, doubt_);
 		for (std::uint32_t n = random_.below(5); n > 0; n--)
 			side.post(random_, pair_.other(side), doubt_);
-		(void)part_.counted(side.device().doorbell(side.qp().handle, true));
+		(void)part_.counted(side.ring(true));
 		if (!random_.one_in(8)) {
 			pair_.a.drain(part_.tally);
 			pair_.b.drain(part_.tally);
@@ -135,6 +139,11 @@ private:
 			spoil_index(side, random_);
 		if (wild_ && random_.one_in(wild_))
 			spoil_anything(side, random_);
+		// The new ring has no other user than the kernel: what is written into the old one is nothing to it.
+		if (Ring ring; side.srq() && random_.one_in(wild_ ? 100 : 2000))
+			(void)part_.counted(side.device().modify_srq(side.srq()->handle, random_.below(4),
+				random_.one_in(2) ? random_.below(200) : random_.nonsense(64), random_.below(100),
+				ring));
 		if (random_.one_in(wild_ ? 100 : 2000))
 			(void)part_.counted(
 				side.device().modify_qp(side.qp().handle, IBV_QP_STATE, random_.below(7), 0, 0));
@@ -161,7 +170,7 @@ private:
 	{
 		for (int i = 0; i < doorbells_per_pair && !stop_ && part_.running(); i++) {
 			const RawSide &side = pair_.either(random);
-			(void)part_.counted(side.device().doorbell(side.qp().handle, random.one_in(2)));
+			(void)part_.counted(side.ring(random.one_in(2)));
 			if (random.one_in(8))
 				std::this_thread::sleep_for(std::chrono::microseconds(random.below(500)));
 		}
@@ -175,12 +184,14 @@ private:
 			if (random_.one_in(2))
 				(void)device.modify_qp(side->qp().handle, IBV_QP_STATE, IBV_QPS_ERR, 0, 0);
 			if (random_.one_in(2))
-				(void)device.doorbell(side->qp().handle, random_.one_in(2));
+				(void)side->ring(random_.one_in(2));
 			if (random_.one_in(2))
 				(void)device.modify_qp(side->qp().handle, IBV_QP_STATE, IBV_QPS_RESET, 0, 0);
 			if (random_.one_in(2))
 				demand(device.destroy_qp(side->qp().handle) == 0,
 					"a QP with a spoilt ring isn't destroyed");
+			if (random_.one_in(2))
+				(void)device.dealloc_mw(side->window().handle);
 			side->drain(part_.tally);
 		}
 	}

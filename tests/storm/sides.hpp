@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "../verbs/connection.hpp"
 #include "part.hpp"
@@ -11,7 +12,8 @@
 
 namespace storm {
 
-constexpr std::uint32_t all_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+constexpr std::uint32_t remote_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr std::uint32_t all_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | remote_access;
 
 /// What may be wrong in a request, by chance: never, or one time in n.
 struct Doubt {
@@ -19,7 +21,7 @@ struct Doubt {
 	bool strikes(Random &random) const { return one_in && random.one_in(one_in); }
 };
 
-/// A device, opened anew, with one of each object.
+/// A device, opened anew, with one of each object; the receive ring may be that of a shared queue.
 class RawSide {
 public:
 	RawSide(const std::string &device, Random &random);
@@ -29,6 +31,8 @@ public:
 	const CqMade &cq() const { return cq_; }
 	const QpMade &qp() const { return qp_; }
 	const MrMade &mr() const { return mr_; }
+	const MrMade &window() const { return window_; }
+	const std::optional<SrqMade> &srq() const { return srq_; }
 	const Pages &memory() const { return memory_; }
 	const Mapping &sq_ring() const { return sq_ring_; }
 	const Mapping &rq_ring() const { return rq_ring_; }
@@ -39,6 +43,11 @@ public:
 	/// nothing to us.
 	void post(Random &random, const RawSide &peer, Doubt doubt);
 	void receive(Random &random, Doubt doubt);
+	/// Another size for the shared queue, if there is one; its new ring is then the receive ring. No other thread
+	/// may be looking at the old one.
+	int resize(Random &random);
+	/// Has the kernel look at the send ring, or at the receive ring, whichever it is.
+	int ring(bool send) const;
 	/// Takes what the completion ring holds, counts it, and gives the slots back.
 	void drain(Tally &tally);
 	/// Whether the QP is in the error state, or gone.
@@ -46,6 +55,10 @@ public:
 
 private:
 	kiw_sge sge(Random &random, Doubt doubt) const;
+	/// A key of the peer's that isn't meant for this
+	static std::uint32_t wrong_key(Random &random, const RawSide &peer);
+	/// The next request about our window: what a program would do, or, in doubt, anything
+	void about_window(kiw_wqe &wqe, kiw_bind_args &bind, Random &random, Doubt doubt);
 
 	Uverbs device_;
 	Pages memory_;
@@ -53,6 +66,12 @@ private:
 	CqMade cq_;
 	QpMade qp_;
 	MrMade mr_;
+	MrMade shown_; // the same memory, for peers to read
+	MrMade window_;
+	bool bound_ = false;
+	bool first_type_ = false;
+	std::optional<SrqMade> srq_;
+	std::uint32_t recv_sges_ = 0;
 	Mapping sq_ring_;
 	Mapping rq_ring_;
 	Mapping cq_ring_;

@@ -43,7 +43,8 @@ Uverbs::Uverbs(const std::string &device) : fd_(open(("/dev/infiniband/" + devic
 	if (fd_ < 0)
 		vt::fail(device, errno);
 	request.response = address_of(answer.data());
-	if (const int error = call(IB_USER_VERBS_CMD_GET_CONTEXT, bytes_of(request), {}, answer)) {
+	const kiw_get_context_req own = {.features = KIW_FEATURES, .reserved = 0};
+	if (const int error = call(IB_USER_VERBS_CMD_GET_CONTEXT, bytes_of(request), bytes_of(own), answer)) {
 		::close(fd_);
 		vt::fail("GET_CONTEXT of " + device, error);
 	}
@@ -121,6 +122,25 @@ int Uverbs::dereg_mr(std::uint32_t handle) const
 	return call(IB_USER_VERBS_CMD_DEREG_MR, bytes_of(ib_uverbs_dereg_mr{.mr_handle = handle}));
 }
 
+int Uverbs::alloc_mw(std::uint32_t pd, std::uint32_t type, MrMade &made) const
+{
+	std::array<std::uint8_t, sizeof(ib_uverbs_alloc_mw_resp)> answer{};
+	ib_uverbs_alloc_mw request{};
+
+	request.response = address_of(answer.data());
+	request.pd_handle = pd;
+	request.mw_type = static_cast<std::uint8_t>(type);
+	const int error = call(IB_USER_VERBS_CMD_ALLOC_MW, bytes_of(request), {}, answer);
+	const auto told = read_at<ib_uverbs_alloc_mw_resp>(answer, 0);
+	made = {told.mw_handle, told.rkey};
+	return error;
+}
+
+int Uverbs::dealloc_mw(std::uint32_t handle) const
+{
+	return call(IB_USER_VERBS_CMD_DEALLOC_MW, bytes_of(ib_uverbs_dealloc_mw{.mw_handle = handle}));
+}
+
 int Uverbs::create_cq(std::uint32_t entries, int channel, CqMade &made) const
 {
 	std::array<std::uint8_t, sizeof(ib_uverbs_create_cq_resp) + sizeof(kiw_create_cq_resp)> answer{};
@@ -145,6 +165,47 @@ int Uverbs::destroy_cq(std::uint32_t handle) const
 	return call(IB_USER_VERBS_CMD_DESTROY_CQ, bytes_of(request), {}, answer);
 }
 
+int Uverbs::create_srq(std::uint32_t pd, std::uint32_t requests, std::uint32_t sges, SrqMade &made) const
+{
+	std::array<std::uint8_t, sizeof(ib_uverbs_create_srq_resp) + sizeof(kiw_create_srq_resp)> answer{};
+	ib_uverbs_create_srq request{};
+
+	request.response = address_of(answer.data());
+	request.pd_handle = pd;
+	request.max_wr = requests;
+	request.max_sge = sges;
+	const int error = call(IB_USER_VERBS_CMD_CREATE_SRQ, bytes_of(request), {}, answer);
+	const auto own = read_at<kiw_create_srq_resp>(answer, sizeof(ib_uverbs_create_srq_resp));
+	made = {read_at<ib_uverbs_create_srq_resp>(answer, 0).srq_handle, ring_of(own.ring)};
+	return error;
+}
+
+int Uverbs::modify_srq(
+	std::uint32_t handle, std::uint32_t mask, std::uint32_t requests, std::uint32_t limit, Ring &ring) const
+{
+	kiw_create_srq_resp answer{};
+	ib_uverbs_modify_srq request{};
+
+	request.srq_handle = handle;
+	request.attr_mask = mask;
+	request.max_wr = requests;
+	request.srq_limit = limit;
+	const int error = call(IB_USER_VERBS_CMD_MODIFY_SRQ, bytes_of(request),
+		bytes_of(kiw_modify_srq_req{.response = address_of(&answer)}));
+	ring = ring_of(answer.ring);
+	return error;
+}
+
+int Uverbs::destroy_srq(std::uint32_t handle) const
+{
+	std::array<std::uint8_t, sizeof(ib_uverbs_destroy_srq_resp)> answer{};
+	ib_uverbs_destroy_srq request{};
+
+	request.response = address_of(answer.data());
+	request.srq_handle = handle;
+	return call(IB_USER_VERBS_CMD_DESTROY_SRQ, bytes_of(request), {}, answer);
+}
+
 int Uverbs::create_qp(const QpWish &wish, QpMade &made) const
 {
 	std::array<std::uint8_t, sizeof(ib_uverbs_create_qp_resp) + sizeof(kiw_create_qp_resp)> answer{};
@@ -160,6 +221,8 @@ int Uverbs::create_qp(const QpWish &wish, QpMade &made) const
 	request.max_recv_sge = wish.cap.max_recv_sge;
 	request.max_inline_data = wish.cap.max_inline_data;
 	request.qp_type = IBV_QPT_RC;
+	request.is_srq = wish.srq.has_value();
+	request.srq_handle = wish.srq.value_or(0);
 	const int error =
 		call(IB_USER_VERBS_CMD_CREATE_QP, bytes_of(request), bytes_of(kiw_create_qp_req{.cookie = 1}), answer);
 	const auto core = read_at<ib_uverbs_create_qp_resp>(answer, 0);
@@ -220,19 +283,33 @@ int Uverbs::create_channel(int &fd) const
 	return error;
 }
 
+namespace {
+
+/// The struct of the commands that post; its last member is where the requests would follow.
+struct Doorbell {
+	std::uint64_t response;
+	std::uint32_t handle, wr_count, sge_count, wqe_size;
+};
+
+int ring_bell(const Uverbs &device, std::uint32_t command, std::uint32_t handle, std::uint32_t wqe_size)
+{
+	std::array<std::uint8_t, sizeof(ib_uverbs_post_send_resp)> answer{};
+	const Doorbell request = {address_of(answer.data()), handle, 0, 0, wqe_size};
+
+	return device.call(command, bytes_of(request), {}, answer);
+}
+
+} // namespace
+
 int Uverbs::doorbell(std::uint32_t qp, bool send) const
 {
-	// The struct of both commands; its last member is where the requests would follow.
-	struct {
-		std::uint64_t response;
-		std::uint32_t qp_handle, wr_count, sge_count, wqe_size;
-	} request{};
-	std::array<std::uint8_t, sizeof(ib_uverbs_post_send_resp)> answer{};
+	return send ? ring_bell(*this, IB_USER_VERBS_CMD_POST_SEND, qp, sizeof(ib_uverbs_send_wr))
+		    : ring_bell(*this, IB_USER_VERBS_CMD_POST_RECV, qp, sizeof(ib_uverbs_recv_wr));
+}
 
-	request.response = address_of(answer.data());
-	request.qp_handle = qp;
-	request.wqe_size = send ? sizeof(ib_uverbs_send_wr) : sizeof(ib_uverbs_recv_wr);
-	return call(send ? IB_USER_VERBS_CMD_POST_SEND : IB_USER_VERBS_CMD_POST_RECV, bytes_of(request), {}, answer);
+int Uverbs::srq_doorbell(std::uint32_t srq) const
+{
+	return ring_bell(*this, IB_USER_VERBS_CMD_POST_SRQ_RECV, srq, sizeof(ib_uverbs_recv_wr));
 }
 
 Devices find_devices()

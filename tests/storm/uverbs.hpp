@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <infiniband/verbs.h>
+#include <optional>
 #include <rdma/ib_user_verbs.h>
 #include <span>
 #include <string>
@@ -31,11 +32,17 @@ struct CqMade {
 	Ring ring;
 };
 
+struct SrqMade {
+	std::uint32_t handle = 0;
+	Ring ring;
+};
+
 struct QpWish {
 	std::uint32_t pd = 0;
 	std::uint32_t send_cq = 0;
 	std::uint32_t recv_cq = 0;
 	ibv_qp_cap cap{};
+	std::optional<std::uint32_t> srq{};
 };
 
 struct QpMade {
@@ -46,6 +53,7 @@ struct QpMade {
 	Ring rq;
 };
 
+/// A region, or a window
 struct MrMade {
 	std::uint32_t handle = 0;
 	std::uint32_t key = 0;
@@ -79,8 +87,15 @@ public:
 	int reg_mr(
 		std::uint32_t pd, std::uint64_t start, std::uint64_t length, std::uint32_t access, MrMade &made) const;
 	int dereg_mr(std::uint32_t handle) const;
+	int alloc_mw(std::uint32_t pd, std::uint32_t type, MrMade &made) const;
+	int dealloc_mw(std::uint32_t handle) const;
 	int create_cq(std::uint32_t entries, int channel, CqMade &made) const;
 	int destroy_cq(std::uint32_t handle) const;
+	int create_srq(std::uint32_t pd, std::uint32_t requests, std::uint32_t sges, SrqMade &made) const;
+	/// ring: the new one, where it was resized
+	int modify_srq(std::uint32_t handle, std::uint32_t mask, std::uint32_t requests, std::uint32_t limit,
+		Ring &ring) const;
+	int destroy_srq(std::uint32_t handle) const;
 	int create_qp(const QpWish &wish, QpMade &made) const;
 	int modify_qp(std::uint32_t handle, std::uint32_t mask, std::uint32_t state, std::uint32_t current,
 		std::uint32_t access) const;
@@ -88,6 +103,7 @@ public:
 	int destroy_qp(std::uint32_t handle) const;
 	int create_channel(int &fd) const;
 	int doorbell(std::uint32_t qp, bool send) const;
+	int srq_doorbell(std::uint32_t srq) const;
 
 private:
 	int fd_;

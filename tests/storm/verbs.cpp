@@ -66,6 +66,9 @@ public:
 		cqs_.add(side.cq().handle);
 		qps_.add(side.qp().handle);
 		mrs_.add(side.mr().handle);
+		mws_.add(side.window().handle);
+		if (side.srq())
+			srqs_.add(side.srq()->handle);
 	}
 	~Disorder()
 	{
@@ -86,7 +89,7 @@ private:
 
 	int step(Random &random)
 	{
-		switch (random.below(16)) {
+		switch (random.below(20)) {
 		case 0:
 			return add_pd();
 		case 1:
@@ -113,6 +116,20 @@ private:
 		case 11:
 		case 12:
 			return modify(random);
+		case 13:
+			return add_mw(random);
+		case 14:
+			return add_srq(random);
+		case 15:
+			return random.one_in(2) ? device().dealloc_mw(mws_.take(random))
+						: device().destroy_srq(srqs_.take(random));
+		case 16: {
+			Ring ring;
+			return device().modify_srq(
+				srqs_.any(random), random.below(5), random.below(200), random.below(20), ring);
+		}
+		case 17:
+			return device().srq_doorbell(srqs_.any(random));
 		default:
 			return device().doorbell(qps_.any(random), random.one_in(2));
 		}
@@ -146,6 +163,25 @@ private:
 			mrs_.add(made.handle);
 		return error;
 	}
+	int add_mw(Random &random)
+	{
+		MrMade made;
+		const int error = device().alloc_mw(pds_.any(random), random.below(4), made);
+
+		if (!error)
+			mws_.add(made.handle);
+		return error;
+	}
+	int add_srq(Random &random)
+	{
+		SrqMade made;
+		const int error = device().create_srq(pds_.any(random),
+			random.one_in(5) ? random.nonsense(16) : random.below(100), random.below(17), made);
+
+		if (!error)
+			srqs_.add(made.handle);
+		return error;
+	}
 	int add_cq(Random &random)
 	{
 		std::uint32_t entries = random.between(1, 500);
@@ -170,7 +206,8 @@ private:
 			.send_cq = cqs_.any(random),
 			.recv_cq = cqs_.any(random),
 			.cap = {random.below(100), random.below(100), random.below(17), random.below(17),
-				random.below(513)}};
+				random.below(513)},
+			.srq = random.one_in(3) ? std::optional(srqs_.any(random)) : std::nullopt};
 		QpMade made;
 
 		if (random.one_in(5))
@@ -209,7 +246,7 @@ private:
 
 	Part &part_;
 	RawPair &pair_;
-	Handles pds_, cqs_, qps_, mrs_;
+	Handles pds_, cqs_, qps_, mrs_, mws_, srqs_;
 	std::mutex mutex_;
 	std::vector<int> channels_;
 };
@@ -258,6 +295,8 @@ void one_round(Part &part, const Devices &devices, vt::Listener &listener)
 	const Uverbs &other = pair.b.device();
 	switch (random.below(6)) {
 	case 0:
+		// A region keeps the windows that are bound to it.
+		demand(other.dealloc_mw(pair.b.window().handle) == 0, "a window under traffic isn't given up");
 		demand(other.dereg_mr(pair.b.mr().handle) == 0, "a region under traffic isn't given up");
 		break;
 	case 1:
