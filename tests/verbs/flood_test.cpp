@@ -128,9 +128,7 @@ TEST_F(Flood, ThePeerMayGoAtAnyTime)
 // A process that posts many requests and sleeps until the last is done is woken each time.
 TEST(Flooded, WakesASleeper)
 {
-	Options options;
-	options.completion_channel = true;
-	Pair pair(options);
+	Pair pair(Options{.completion_channel = true});
 	const Region from(pair.a().pd(), slot);
 	const Region to(pair.b().pd(), slot);
 	ibv_cq *cq = nullptr;

@@ -213,10 +213,7 @@ TEST_F(Immediate, InErrorBothAreFlushed)
 
 TEST(ImmediateEvents, OnlyThatOfASolicitedOneWakes)
 {
-	Options options;
-
-	options.completion_channel = true;
-	Pair pair(options);
+	Pair pair(Options{.completion_channel = true});
 	const Region near(pair.a().pd(), 4096), far(pair.b().pd(), 4096);
 	const auto write = [&](unsigned int flags) {
 		return pair.a().post(IBV_WR_RDMA_WRITE_WITH_IMM, {near.sge(0, 8)},

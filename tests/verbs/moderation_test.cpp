@@ -16,6 +16,7 @@ using Microseconds = std::chrono::microseconds;
 
 /// The longest that an event can wait
 constexpr std::uint16_t longest = 65535;
+const Options with_channel = {.cq_entries = 64, .completion_channel = true};
 
 int moderate(ibv_cq *cq, std::uint16_t count, std::uint16_t period, std::uint32_t mask = IBV_CQ_ATTR_MODERATE)
 {
@@ -72,15 +73,7 @@ protected:
 		EXPECT_TRUE(soon);
 	}
 
-	static Options options()
-	{
-		Options options;
-
-		options.completion_channel = true;
-		options.cq_entries = 64;
-		return options;
-	}
-	Pair pair{options()};
+	Pair pair{with_channel};
 };
 
 TEST_F(Moderated, EventIsThatOfTheLastOfTheCount)
@@ -161,7 +154,7 @@ TEST_F(Moderated, ErrorDoesNotWait)
 	Clock::duration fastest = Clock::duration::max();
 
 	for (int i = 0; i < 20 && fastest >= Microseconds(longest); i++) {
-		Pair other(options());
+		Pair other(with_channel);
 
 		ASSERT_EQ(moderate(other.b().recv_cq(), 1000, longest), 0);
 		ASSERT_EQ(ibv_req_notify_cq(other.b().recv_cq(), 0), 0);
@@ -244,7 +237,7 @@ TEST_F(Moderated, LimitsAreThoseOfTheInterface)
 TEST_F(Moderated, QueueMayGoWhileItsEventWaits)
 {
 	for (std::uint16_t i = 0; i < 100; i++) {
-		Pair other(options());
+		Pair other(with_channel);
 
 		// From one that is over soon to one that would outlive the queue by far
 		ASSERT_EQ(moderate(other.b().recv_cq(), 1000, static_cast<std::uint16_t>(i % 4 ? 50 * i : longest)), 0);

@@ -36,15 +36,7 @@ protected:
 	}
 	ibv_cq *queue() { return pair.b().recv_cq(); }
 
-	static Options options()
-	{
-		Options options;
-
-		options.completion_channel = true;
-		options.cq_entries = 64;
-		return options;
-	}
-	Pair pair{options()};
+	Pair pair{Options{.cq_entries = 64, .completion_channel = true}};
 };
 
 TEST_F(ResizedQueue, HasAtLeastTheEntriesAskedFor)
