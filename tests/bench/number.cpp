@@ -10,7 +10,7 @@ namespace bench {
 
 namespace {
 
-/// What programs tell each other of a queue pair
+/// What programs tell each other of a queue pair; the server at last, with number 0, that all are closed
 struct Name {
 	ibv_gid gid;
 	std::uint32_t number;
@@ -158,11 +158,16 @@ public:
 	using Ends::Ends;
 
 	void begin() { tell_name(make(), 0); }
+	[[nodiscard]] bool over() const { return over_; }
 
 protected:
 	/// What is sent tells the peer that the connection is there.
 	void named(const Name &peer) override
 	{
+		if (peer.number == 0) {
+			over_ = true;
+			return;
+		}
 		ibv_qp *const qp = find(peer.peer);
 		ibv_send_wr wr{};
 		ibv_send_wr *bad = nullptr;
@@ -172,6 +177,9 @@ protected:
 		wr.send_flags = IBV_SEND_SIGNALED;
 		need(ibv_post_send(qp, &wr, &bad), "ibv_post_send");
 	}
+
+private:
+	bool over_ = false;
 };
 
 } // namespace
@@ -182,19 +190,18 @@ void serve_by_number(const Options &options, const Socket &control)
 
 	while (ends.closed() < options.count)
 		ends.step();
-	tell(control, 'e');
+	tell(control, Name{});
 }
 
 void call_by_number(const Options &options, const Socket &control)
 {
 	Calling ends(options, control);
 
-	for (unsigned begun = 0; ends.closed() < options.count;) {
+	for (unsigned begun = 0; ends.closed() < options.count || !ends.over();) {
 		for (; begun < options.count && ends.under_way() < options.window; begun++)
 			ends.begin();
 		ends.step();
 	}
-	(void)hear<char>(control);
 }
 
 } // namespace bench
