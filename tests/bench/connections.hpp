@@ -22,12 +22,12 @@ struct Options {
 /// What all queue pairs of an end share
 class Shared {
 public:
-	/// Each of those under way has a completion to come, at most.
-	Shared(ibv_context *context, unsigned window)
+	/// With room for so many completions
+	Shared(ibv_context *context, unsigned completions)
 		: context_(context),
 		  pd_(ibv_alloc_pd(context)),
 		  channel_(ibv_create_comp_channel(context)),
-		  cq_(ibv_create_cq(context, int(window), nullptr, channel_.get(), 0))
+		  cq_(ibv_create_cq(context, int(completions), nullptr, channel_.get(), 0))
 	{
 		check(pd_ && channel_ && cq_, "a protection domain, or queues");
 	}

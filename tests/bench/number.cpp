@@ -25,7 +25,8 @@ public:
 	Ends(const Options &options, const Socket &control)
 		: options_(options),
 		  control_(control),
-		  shared_(open_device(options.device), options.window),
+		  // One for each connection: the client, which is through first, may be any number ahead.
+		  shared_(open_device(options.device), options.count),
 		  address_(own_address(shared_.context()))
 	{
 		need(ibv_req_notify_cq(shared_.cq(), 0), "ibv_req_notify_cq");
