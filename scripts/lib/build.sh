@@ -10,7 +10,7 @@ checkout_files() {
 }
 
 # What a build can't depend on: a change here builds nothing.
-NOT_BUILT='^(Documentation/|debian/|packaging/|ci/|tools/|scripts/(lib/(common|tree|recipe|boot|results)|guest|check|bench|demo|kernels)|tests/(demo/cold$|packages/|guest/[a-z]+$|[a-z]+/run$)|\.ci/)|\.(md|sh|suite|py)$'
+NOT_BUILT='^(Documentation/|debian/|packaging/|ci/|tools/|scripts/(lib/(common|tree|recipe|boot|results)|guest|check|bench|demo|kernels)|tests/(demo/cold$|packages/|services/|guest/[a-z]+$|[a-z]+/run$)|\.ci/)|\.(md|sh|suite|py)$'
 
 # What make gets besides, as VARIABLE=VALUE
 BUILD_ARGS=()
