@@ -116,7 +116,7 @@ struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 le
 	/* RDMA core takes the deregistration of the old one for granted. */
 	if (!kiw_region_close(&mr->region))
 		return ERR_PTR(-EBUSY);
-	/* Peers and requests name the same memory by the same STag, but other memory by another one. */
+	/* The same memory keeps its STag, which peers know; other memory gets another one. */
 	again = kiw_reg_user_mr_common(pd, start, length, iova, access,
 				       flags & IB_MR_REREG_TRANS ? NULL : mr);
 	if (IS_ERR(again))

@@ -32,8 +32,8 @@ static inline struct kiw_mr *to_kiw_mr(struct ib_mr *ibmr)
  * @length: bytes, 1 to %KIW_MAX_MR_SIZE
  * @iova: address of the first byte, as peers and work requests name it
  * @access: IB_ACCESS_*
- * @instead: region of a process whose STag this one takes over, closed; it is found no more, but
- *	still to be deregistered. NULL: the STag is a new one
+ * @instead: closed region of a process, to be deregistered: its STag leads to the new one from now
+ *	on. NULL: the STag is a new one
  *
  * Return: the region or ERR_PTR(); then @instead is as it was.
  */

@@ -174,8 +174,10 @@ static inline void kiw_qp_raise_last_wqe(struct kiw_qp *qp)
  * kiw_qp_is_over() - is what is posted flushed at once?
  * @qp: QP, held
  *
- * In error, and after an orderly close: the process may not know of it yet, and may wait for what it
- * posts. By number there may be another connection for that.
+ * In error, and after an orderly close: the process may not know of it yet, and may wait for what
+ * it posts. By number there may be another connection for that.
+ *
+ * Return: whether it is.
  */
 static inline bool kiw_qp_is_over(const struct kiw_qp *qp)
 {

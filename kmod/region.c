@@ -220,7 +220,7 @@ enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 sta
 
 /* --- windows -------------------------------------------------------------------------------- */
 
-/* Rights that a window may have; it is for peers alone, so that a local one is ignored, as optional flags are */
+/* Rights that a window may have: those of peers. A local one is ignored, as optional flags are. */
 #define WINDOW_RIGHTS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
 #define WINDOW_ACCESS	(WINDOW_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
 

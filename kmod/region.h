@@ -188,8 +188,12 @@ enum kiw_region_fault kiw_region_invalidate(const struct kiw_qp *qp, u32 stag);
 
 /**
  * kiw_region_invalidate_own() - a request does so
+ * @qp: queue pair with the request, held
+ * @stag: index and key
  *
  * As kiw_region_invalidate(), but all is well with one that the peer has invalidated before.
+ *
+ * Return: as there.
  */
 enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 stag);
 

@@ -18,8 +18,8 @@ namespace kiw {
 /// A child of fork(2) inherits all objects, but no ring, and its descriptor is the parent's open file: a command from
 /// the child would destroy the parent's objects in the kernel. A process has one page that the kernel clears for such a
 /// child, whatever made it, and that holds the process's number: a glance tells. The page stays for as long as the
-/// process, since some destroy objects after they have closed the device. A child of vfork(2) runs in its parent's memory,
-/// and is the parent.
+/// process, since some destroy objects after they have closed the device. A child of vfork(2) runs in its parent's
+/// memory, and is the parent.
 class Origin {
 public:
 	/// Makes this process the origin. Returns 0 or an errno value. From any thread.
