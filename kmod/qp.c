@@ -719,10 +719,16 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	return ret;
 }
 
-static void qp_query_peer(const struct kiw_peer *peer, struct ib_qp_attr *attr)
+static void qp_query_peer(const struct kiw_qp *qp, struct ib_qp_attr *attr)
 {
+	const struct kiw_peer *peer = qp->peer;
 	union ib_gid gid;
 
+	/* Nothing was negotiated yet: what the program has set. */
+	if (qp->state == KIW_QP_IDLE) {
+		attr->max_rd_atomic = min_t(u32, peer->ord, U8_MAX);
+		attr->max_dest_rd_atomic = min_t(u32, peer->ird, U8_MAX);
+	}
 	memcpy(gid.raw, &peer->remote, sizeof(gid.raw));
 	rdma_ah_set_grh(&attr->ah_attr, &gid, 0, peer->gid_index, 0, 0);
 	rdma_ah_set_port_num(&attr->ah_attr, 1);
@@ -749,7 +755,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
 	if (qp->by_number)
-		qp_query_peer(qp->peer, attr);
+		qp_query_peer(qp, attr);
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_query(qp, attr);
 	mutex_unlock(&qp->mutex);

@@ -273,6 +273,9 @@ TEST_F(Named, TheQueryTellsOfThePeer)
 	EXPECT_EQ(attr.ah_attr.is_global, 1);
 	EXPECT_EQ(attr.ah_attr.port_num, 1);
 	EXPECT_TRUE(std::equal(attr.ah_attr.grh.dgid.raw, attr.ah_attr.grh.dgid.raw + 16, right.name().gid.raw));
+	// As it was set: there is no connection that could have brought them down.
+	EXPECT_EQ(attr.max_rd_atomic, 4);
+	EXPECT_EQ(attr.max_dest_rd_atomic, 4);
 }
 
 TEST_F(Named, WhatMayNotReadDoesnt)
