@@ -715,6 +715,7 @@ TEST_F(Shared, RingThatTheProcessIsNotToldOfIsNotTaken)
 	const Connection connection = connect();
 
 	EXPECT_EQ(raw_resize(srq.get(), 128, nullptr), EFAULT);
+	// NOLINTNEXTLINE(performance-no-int-to-ptr)
 	EXPECT_EQ(raw_resize(srq.get(), 128, reinterpret_cast<const void *>(~0UL << 12)), EFAULT);
 	EXPECT_EQ(raw_resize(srq.get(), 128, nullptr, 4), EINVAL);
 	EXPECT_EQ(raw_resize(srq.get(), 128, nullptr, 0), EINVAL);
