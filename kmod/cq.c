@@ -155,6 +155,7 @@ static bool cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n,
 {
 	bool died = false, notify = false;
 	struct kiw_cq_ring *ring;
+	struct kiw_cqe *slot;
 	unsigned long flags;
 	unsigned int i;
 	u32 used;
@@ -178,9 +179,13 @@ static bool cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n,
 		died = true;
 	}
 
-	for (i = 0; i < n; i++)
-		memcpy(kiw_ring_slot(&cq->map, cq->prod + i, cq->entries),
-		       &cqe[i], sizeof(*cqe));
+	for (i = 0; i < n; i++) {
+		slot = kiw_ring_slot(&cq->map, cq->prod + i, cq->entries);
+		memcpy(slot, &cqe[i], sizeof(*cqe));
+		/* The second slot of a record has other members there. */
+		if (cq->timed && !(cqe[i].flags & KIW_CQE_VOID))
+			slot->time = ktime_get_real_ns();
+	}
 	cq->prod += n;
 	/* Pairs with the process's acquire before it reads slots. */
 	smp_store_release(&ring->prod, cq->prod);
@@ -217,6 +222,7 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct kiw_device *dev = to_kiw_device(ibcq->device);
 	struct kiw_cq *cq = to_kiw_cq(ibcq);
 	struct kiw_create_cq_resp resp = {};
+	struct kiw_create_cq_req req = {};
 	struct kiw_ucontext *uctx;
 	int err;
 
@@ -230,6 +236,11 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	/* A process without our provider could do nothing with it. */
 	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
+	err = ib_copy_from_udata(&req, udata, min(udata->inlen, sizeof(req)));
+	if (err)
+		return err;
+	if ((req.flags & ~KIW_CQ_TIME) || req.reserved)
+		return -EINVAL;
 	if (!kiw_count_up(&dev->num_cq, KIW_MAX_CQ))
 		return -ENOMEM;
 
@@ -237,6 +248,7 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	spin_lock_init(&cq->lock);
 	hrtimer_setup(&cq->timer, cq_timeout, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	cq->entries = roundup_pow_of_two(attr->cqe);
+	cq->timed = req.flags & KIW_CQ_TIME;
 	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
 	err = kiw_ring_alloc(&cq->map, uctx, cq->entries, sizeof(struct kiw_cqe));
 	if (err)

@@ -25,6 +25,7 @@ struct kiw_device;
  * @entries: slots, a power of two
  * @held: slots for completions that are certain to come, see kiw_cq_hold()
  * @dead: overflowed; nothing is added any more
+ * @timed: completions have their time; never changes
  * @count: completions that one event is for, and
  * @period: microseconds that it waits for them; both 0 where events don't wait
  * @delayed: completions that an event waits with, 0 if none waits
@@ -42,6 +43,7 @@ struct kiw_cq {
 	u32			entries;
 	u32			held;
 	bool			dead;
+	bool			timed;
 	u16			count;
 	u16			period;
 	u32			delayed;

@@ -67,9 +67,9 @@ int take(Cq &cq, int max, ibv_wc *wc, std::uint32_t &idle)
 
 } // namespace
 
-Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector)
+Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, std::uint32_t flags)
 {
-	pabi::CreateCq request{};
+	pabi::RequestWith<sizeof(pabi::CreateCq), kiw_create_cq_req> request{};
 	pabi::Response<8, kiw_create_cq_resp> response{};
 
 	if (Context::from(context).origin.inherited()) {
@@ -81,6 +81,7 @@ Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 		errno = ENOMEM;
 		return {};
 	}
+	request.own.flags = flags;
 	int error = ibv_cmd_create_cq(
 		context, cqe, channel, comp_vector, &cq->ibv, &request, sizeof(request), &response, sizeof(response));
 	if (error) {

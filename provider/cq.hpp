@@ -49,7 +49,8 @@ struct alignas(64) Cq {
 };
 
 /// A CQ of the kernel's, with its ring; empty and errno if there is none.
-Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
+/// flags: KIW_CQ_*
+Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, std::uint32_t flags = 0);
 
 // Operations; see ibv_create_cq(3) and so on.
 ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);

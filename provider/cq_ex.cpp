@@ -18,8 +18,14 @@ namespace kiw {
 
 namespace {
 
-/// What can be read of a completion. InfiniBand's addresses are all 0, as in ibv_poll_cq().
-constexpr std::uint64_t readable = IBV_WC_STANDARD_FLAGS;
+/// What can be read of a completion. InfiniBand's addresses are all 0, as in ibv_poll_cq(). Its time is that of
+/// CLOCK_REALTIME: there is no device with a clock of its own.
+std::uint64_t readable(ibv_context *context)
+{
+	return IBV_WC_STANDARD_FLAGS | (Context::from(context).features & KIW_FEATURE_CQ_TIME
+						       ? std::uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK}
+						       : 0);
+}
 
 /// Makes the next completion the current one. Under the lock. Returns 0, ENOENT, or EIO when the ring is invalid.
 int advance(Cq &cq)
@@ -133,12 +139,15 @@ void set_readers(ibv_cq_ex &ex)
 	ex.read_slid = read_nothing;
 	ex.read_sl = read_nothing;
 	ex.read_dlid_path_bits = read_nothing;
+	ex.read_completion_wallclock_ns = [](ibv_cq_ex *cq) -> std::uint64_t {
+		return current(cq).time;
+	};
 }
 
 /// Whether kiwarp has all that is asked for.
-bool has_all(const ibv_cq_init_attr_ex &attr)
+bool has_all(ibv_context *context, const ibv_cq_init_attr_ex &attr)
 {
-	return !(attr.wc_flags & ~readable) && !(attr.comp_mask & ~unsigned{IBV_CQ_INIT_ATTR_MASK_FLAGS}) &&
+	return !(attr.wc_flags & ~readable(context)) && !(attr.comp_mask & ~unsigned{IBV_CQ_INIT_ATTR_MASK_FLAGS}) &&
 	       !((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 		       (attr.flags & ~unsigned{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}));
 }
@@ -147,7 +156,7 @@ bool has_all(const ibv_cq_init_attr_ex &attr)
 
 ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr)
 {
-	if (!has_all(*attr)) {
+	if (!has_all(context, *attr)) {
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}
@@ -155,8 +164,8 @@ ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr)
 		errno = EINVAL;
 		return nullptr;
 	}
-	Owner<Cq> cq =
-		make_cq(context, static_cast<int>(attr->cqe), attr->channel, static_cast<int>(attr->comp_vector));
+	Owner<Cq> cq = make_cq(context, static_cast<int>(attr->cqe), attr->channel, static_cast<int>(attr->comp_vector),
+		attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK ? KIW_CQ_TIME : 0);
 	if (!cq)
 		return nullptr;
 	cq->single_threaded =

@@ -83,9 +83,11 @@
 #define KIW_FEATURE_MW     0x20 /* memory windows: KIW_WR_BIND_MW, KIW_WR_LOCAL_INV, with room */
 #define KIW_FEATURE_SRQ_RESIZE 0x40 /* struct kiw_modify_srq_req */
 #define KIW_FEATURE_UD_IMM 0x80 /* KIW_WR_SEND_IMM of datagram QPs, and what comes of it */
+#define KIW_FEATURE_CQ_TIME 0x100 /* struct kiw_create_cq_req */
 #define KIW_FEATURES                                                                         \
 	(KIW_FEATURE_UD | KIW_FEATURE_SRQ | KIW_FEATURE_RECORD | KIW_FEATURE_IMM |           \
-	 KIW_FEATURE_ATOMIC | KIW_FEATURE_MW | KIW_FEATURE_SRQ_RESIZE | KIW_FEATURE_UD_IMM)
+	 KIW_FEATURE_ATOMIC | KIW_FEATURE_MW | KIW_FEATURE_SRQ_RESIZE | KIW_FEATURE_UD_IMM | \
+	 KIW_FEATURE_CQ_TIME)
 
 /* Appended to the get_context request; a provider may leave it out, and then knows no feature. */
 struct kiw_get_context_req {
@@ -156,6 +158,15 @@ struct kiw_create_qp_req {
 #define KIW_RECORD_MAX_SEGS     1024
 #define KIW_RECORD_TIMEOUT      1000  /* ms */
 #define KIW_RECORD_MAX_TIMEOUT  60000 /* ms */
+
+/* Bits of kiw_create_cq_req.flags. */
+#define KIW_CQ_TIME 0x1 /* completions have their time */
+
+/* Appended to the create_cq request; a provider may leave it out. */
+struct kiw_create_cq_req {
+	__u32 flags;    /* KIW_CQ_* */
+	__u32 reserved; /* must be 0 */
+};
 
 /* Appended to the create_qp response. */
 struct kiw_create_qp_resp {
@@ -331,7 +342,8 @@ struct kiw_cqe {
 	__u8 flags;  /* KIW_CQE_* */
 	__u8 reserved0;
 	__be32 imm; /* with KIW_CQE_WITH_IMM */
-	__u8 reserved[24];
+	__aligned_u64 time; /* of a queue with KIW_CQ_TIME: CLOCK_REALTIME when it was added, ns */
+	__u8 reserved[16];
 };
 
 /* Bits of kiw_cqe_record.map */

@@ -3,6 +3,7 @@
 // The extended calls between two QPs: builders in place of ibv_post_send(), and completions one by one.
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -192,7 +193,7 @@ protected:
 		attr.cqe = 64;
 		attr.channel = channel_.get();
 		attr.cq_context = this;
-		attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+		attr.wc_flags = std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 		attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
 		attr.flags = GetParam();
 		cq_.reset(ibv_create_cq_ex(device_, &attr));
@@ -255,6 +256,36 @@ TEST_P(Iteration, ReadsOneAfterTheOther)
 	ibv_end_poll(cq_.get());
 }
 
+std::uint64_t now()
+{
+	using namespace std::chrono;
+
+	return static_cast<std::uint64_t>(duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count());
+}
+
+// When it was added, not when it is read.
+TEST_P(Iteration, TellsWhenACompletionCame)
+{
+	std::array<std::uint64_t, 4> before{};
+
+	for (std::uint64_t id = 0; id < before.size(); id++) {
+		before.at(id) = now();
+		receive(id);
+	}
+	const std::uint64_t after = now();
+	std::this_thread::sleep_for(std::chrono::milliseconds(2));
+	ASSERT_EQ(start(), 0);
+	for (std::uint64_t id = 0; id < before.size(); id++) {
+		const std::uint64_t time = ibv_wc_read_completion_wallclock_ns(cq_.get());
+
+		EXPECT_EQ(cq_->wr_id, id);
+		EXPECT_GE(time, before.at(id));
+		EXPECT_LE(time, id + 1 < before.size() ? before.at(id + 1) : after);
+		EXPECT_EQ(ibv_next_poll(cq_.get()), id + 1 < before.size() ? 0 : ENOENT);
+	}
+	ibv_end_poll(cq_.get());
+}
+
 TEST_P(Iteration, WakesASleeper)
 {
 	ibv_cq *cq = nullptr;
@@ -277,8 +308,8 @@ TEST(IterationCreation, WhatThereIsNotIsRefused)
 	ibv_cq_init_attr_ex attr{};
 
 	attr.cqe = 16;
-	for (const std::uint64_t flag : {IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_CVLAN,
-		     IBV_WC_EX_WITH_FLOW_TAG, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK}) {
+	for (const std::uint64_t flag :
+		{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_CVLAN, IBV_WC_EX_WITH_FLOW_TAG}) {
 		attr.wc_flags = flag;
 		errno = 0;
 		EXPECT_EQ(ibv_create_cq_ex(server_device(), &attr), nullptr);
