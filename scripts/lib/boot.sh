@@ -88,7 +88,7 @@ qemu_prepare() {
 	INITRD=$(initrd_file)
 	once "$CACHE/locks/initrd-$KVER" test -e "$INITRD" -- initrd_make "$INITRD"
 	# TCG emulates the crc32 instruction slowly; a CPU without it makes kernel and programs use their tables.
-	if kvm_works; then ACCEL=(-accel kvm -cpu host); else ACCEL=(-accel 'tcg,thread=multi' -cpu "qemu64${EMULATED_FEATURES:-}"); fi
+	if kvm_works; then ACCEL=(-accel kvm -cpu host); else ACCEL=(-accel 'tcg,thread=multi' -cpu "${EMULATED_CPU:-qemu64}"); fi
 }
 
 share() { SHARES+=(-virtfs "local,path=$2,mount_tag=$1,security_model=none,multidevs=remap${3:+,readonly=on}"); }
