@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # Two machines in a guest: itself, and the network namespace "second", which see their own RDMA devices only. Each has its eth0,
-# 192.0.2.1 and 192.0.2.2. Sourced after tests/lib.sh, whose "pair" then has its server in second, its client in the guest.
+# 192.0.2.1 and 192.0.2.2. Sourced after tests/lib.sh; "pair" then has its server in second, its client in the guest.
 
 SERVER_HOST=second CLIENT_HOST=-
 in_host() { if [ "$1" = - ]; then IN=(); else IN=(ip netns exec "$1"); fi; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// rpma_copy server|client ADDRESS PORT: librpma, whose queue pairs come by rdma_create_qp_ex() with builders. The
+// rpma_copy server|client ADDRESS PORT: librpma, which makes queue pairs by rdma_create_qp_ex(), with builders. The
 // client writes into the server's memory, flushes, reads it back, writes eight bytes at once, and sends the server a
 // message.
 #include <cstdint>

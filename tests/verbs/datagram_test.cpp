@@ -138,41 +138,26 @@ TEST_F(Datagram, LongerOnesWithImmediateDataAreRefused)
 	EXPECT_EQ(post(wr), 0);
 }
 
-TEST_F(Datagram, ReceivesWithImmediateDataTellTheSender)
-{
-	ASSERT_EQ(post_receive(9), 0);
-	kiw_cqe cqe{};
-	cqe.wr_id = 9;
-	cqe.opcode = KIW_WR_RECV;
-	cqe.byte_len = 140;
-	cqe.flags = KIW_CQE_GRH | KIW_CQE_WITH_IMM;
-	cqe.src_qp = 50123;
-	cqe.imm = 0x11223344;
-	kernel.complete(cq, qp, cqe);
-	ibv_wc wc{};
-	ASSERT_EQ(poll(&wc), 1);
-	EXPECT_EQ(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
-	EXPECT_EQ(wc.src_qp, 50123);
-	EXPECT_EQ(wc.imm_data, 0x11223344U);
-	EXPECT_EQ(wc.opcode, IBV_WC_RECV);
-}
-
 TEST_F(Datagram, ReceivesTellTheSender)
 {
-	ASSERT_EQ(post_receive(9), 0);
-	kiw_cqe cqe{};
-	cqe.wr_id = 9;
-	cqe.opcode = KIW_WR_RECV;
-	cqe.byte_len = 140;
-	cqe.flags = KIW_CQE_GRH;
-	cqe.src_qp = 50123;
-	kernel.complete(cq, qp, cqe);
-	ibv_wc wc{};
-	ASSERT_EQ(poll(&wc), 1);
-	EXPECT_EQ(wc.wc_flags, IBV_WC_GRH);
-	EXPECT_EQ(wc.src_qp, 50123);
-	EXPECT_EQ(wc.byte_len, 140);
-	EXPECT_EQ(wc.opcode, IBV_WC_RECV);
+	for (const bool has_imm : {false, true}) {
+		ASSERT_EQ(post_receive(9), 0);
+		kiw_cqe cqe{};
+		cqe.wr_id = 9;
+		cqe.opcode = KIW_WR_RECV;
+		cqe.byte_len = 140;
+		cqe.flags = KIW_CQE_GRH | (has_imm ? KIW_CQE_WITH_IMM : 0);
+		cqe.src_qp = 50123;
+		cqe.imm = has_imm ? 0x11223344 : 0;
+		kernel.complete(cq, qp, cqe);
+		ibv_wc wc{};
+		ASSERT_EQ(poll(&wc), 1);
+		EXPECT_EQ(wc.wc_flags, IBV_WC_GRH | (has_imm ? IBV_WC_WITH_IMM : 0));
+		EXPECT_EQ(wc.src_qp, 50123);
+		EXPECT_EQ(wc.byte_len, 140);
+		EXPECT_EQ(wc.opcode, IBV_WC_RECV);
+		EXPECT_EQ(has_imm ? wc.imm_data : 0x11223344U, 0x11223344U);
+	}
 }
 
 TEST_F(Datagram, AnOlderModuleHasNone)

@@ -8,8 +8,10 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <unistd.h>
 
 #include "connection.hpp"
+#include "raw.hpp"
 
 namespace vt {
 namespace {
@@ -301,6 +303,22 @@ TEST_P(Iteration, WakesASleeper)
 	ASSERT_EQ(start(), 0);
 	EXPECT_EQ(cq_->wr_id, 1);
 	ibv_end_poll(cq_.get());
+}
+
+// An earlier provider has no request of its own, a later one may ask for more than there is.
+TEST(IterationCreation, RequestsOfAllProviders)
+{
+	const int fd = open_uverbs(server_device()->device);
+	kiw_get_context_resp told{};
+
+	ASSERT_EQ(get_context(fd, {KIW_FEATURES, 0}, told), 0);
+	EXPECT_EQ(make_cq(fd, {}), 0);
+	EXPECT_EQ(make_cq(fd, {0, 0}), 0);
+	EXPECT_EQ(make_cq(fd, {KIW_CQ_TIME, 0}), 0);
+	EXPECT_EQ(make_cq(fd, {KIW_CQ_TIME << 1, 0}), EINVAL);
+	EXPECT_EQ(make_cq(fd, {KIW_CQ_TIME | 1U << 31, 0}), EINVAL);
+	EXPECT_EQ(make_cq(fd, {0, 1}), EINVAL);
+	close(fd);
 }
 
 TEST(IterationCreation, WhatThereIsNotIsRefused)

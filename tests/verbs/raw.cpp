@@ -49,4 +49,30 @@ int get_context(int fd, const std::vector<std::uint32_t> &own, kiw_get_context_r
 	return error;
 }
 
+int make_cq(int fd, const std::vector<std::uint32_t> &own)
+{
+	struct {
+		std::uint32_t handle, entries; // those of ib_uverbs_create_cq_resp
+		kiw_create_cq_resp own;
+	} response{};
+	struct {
+		ib_uverbs_cmd_hdr header;
+		std::uint64_t response, user_handle;
+		std::uint32_t entries, vector;
+		std::int32_t channel;
+		std::uint32_t reserved;
+		std::array<std::uint32_t, 4> own;
+	} command{};
+
+	const std::size_t size = offsetof(decltype(command), own) + own.size() * sizeof(own[0]);
+	command.header.command = IB_USER_VERBS_CMD_CREATE_CQ;
+	command.header.in_words = static_cast<std::uint16_t>(size / 4);
+	command.header.out_words = sizeof(response) / 4;
+	command.response = reinterpret_cast<std::uintptr_t>(&response);
+	command.entries = 8;
+	command.channel = -1;
+	std::copy(own.begin(), own.end(), command.own.begin());
+	return ::write(fd, &command, size) < 0 ? errno : 0;
+}
+
 } // namespace vt

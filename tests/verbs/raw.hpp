@@ -18,4 +18,7 @@ int open_uverbs(const ibv_device *device);
 /// errno.
 int get_context(int fd, const std::vector<std::uint32_t> &own, kiw_get_context_resp &told);
 
+/// The same for a completion queue, in that context
+int make_cq(int fd, const std::vector<std::uint32_t> &own);
+
 } // namespace vt

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // Regions that are registered once more: with other memory, other rights, in another domain.
+#include <atomic>
 #include <cerrno>
 #include <functional>
+#include <thread>
 
 #include "connection.hpp"
 
@@ -73,6 +75,24 @@ TEST_F(Reregistered, WithOtherRights)
 	ASSERT_EQ(change(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_READ), 0);
 	EXPECT_EQ(at_b.rkey(), old);
 	expect_refused(old);
+}
+
+// A peer that is allowed to write all the time never finds that there is no region.
+TEST_F(Reregistered, WhileAPeerWrites)
+{
+	std::atomic<int> refused = 0;
+	{
+		const std::jthread owner([&](const std::stop_token &stop) {
+			for (bool all = false; !stop.stop_requested(); all = !all)
+				refused += change(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+						   all ? all_access
+						       : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) != 0;
+		});
+
+		for (int i = 0; i < 500; i++)
+			expect_written(at_b, at_b.rkey());
+	}
+	EXPECT_EQ(refused, 0);
 }
 
 TEST_F(Reregistered, InAnotherDomain)
