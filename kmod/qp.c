@@ -780,23 +780,16 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 /* --- doorbells ----------------------------------------------------------------------------- */
 
-/* The send ring has something new; the stream is locked and settles when it is unlocked. */
-static int qp_sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
+/*
+ * The send ring has something new; the stream is locked and settles when it is unlocked. In a QP
+ * that is idle already, attach_detach_qp() is about to see the ring.
+ */
+static void qp_sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
 {
-	switch (qp->state) {
-	case KIW_QP_IDLE:
-		/* By number it waits; the end of the stream finds it. */
-		return qp->by_number ? 0 : -EINVAL;
-	case KIW_QP_CLOSING:
-		if (!qp->by_number)
-			kiw_stream_event(s, KIW_EV_ACTIVITY);
-		return 0;
-	case KIW_QP_ERROR:
+	if (qp->state == KIW_QP_CLOSING && !qp->by_number)
+		kiw_stream_event(s, KIW_EV_ACTIVITY);
+	else if (qp->state == KIW_QP_ERROR)
 		s->todo |= KIW_ACT_FLUSH_SQ;
-		return 0;
-	default:
-		return 0;
-	}
 }
 
 /*
@@ -813,12 +806,12 @@ static int qp_doorbell(struct kiw_qp *qp, bool send)
 		kiw_pump_lock_to_send(s);
 		if (s->qp == qp) {
 			if (send)
-				ret = qp_sq_doorbell(qp, s);
+				qp_sq_doorbell(qp, s);
 			else if (qp->state == KIW_QP_ERROR || qp->state == KIW_QP_CLOSING)
 				s->todo |= KIW_ACT_FLUSH_RQ;
 			kiw_pump_unlock(s);
 			kiw_stream_put(s);
-			return ret;
+			return 0;
 		}
 		kiw_pump_unlock(s);
 		kiw_stream_put(s);

@@ -480,6 +480,24 @@ TEST(Connected, PostsAfterTheEndAreFlushed)
 	EXPECT_WC(side.received(), 100, IBV_WC_WR_FLUSH_ERR);
 }
 
+// The connection is over a moment before its stream has left the queue pair.
+TEST(Connected, PostsAtTheVeryEndAreFlushed)
+{
+	for (std::uint64_t i = 0; i < 100; i++) {
+		Pair pair;
+		const Side &side = pair.b();
+
+		pair.sync();
+		ASSERT_EQ(rdma_disconnect(pair.a().id()), 0);
+		while (side.state() != IBV_QPS_INIT)
+			;
+		ASSERT_EQ(side.send({}, {.id = i}), 0);
+		ASSERT_EQ(side.receive({}, i), 0);
+		EXPECT_WC(side.sent(), i, IBV_WC_WR_FLUSH_ERR);
+		EXPECT_WC(side.received(), i, IBV_WC_WR_FLUSH_ERR);
+	}
+}
+
 // Either side may close what the other has closed, as often as it likes; rdma_disconnect() asks for SQD first.
 TEST(Connected, BothSidesMayDisconnectAnyNumberOfTimes)
 {
