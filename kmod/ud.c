@@ -13,8 +13,8 @@
 #include <linux/random.h>
 #include <linux/slab.h>
 #include <net/inet_sock.h>
+#include <net/ip.h>
 #include <net/udp.h>
-#include <net/udp_tunnel.h>
 #include <rdma/rdma_cm_ib.h>
 
 #include "compat.h"
@@ -23,11 +23,14 @@
 #include "ud_rx.h"
 #include "ud_tx.h"
 
-/* Any but 0: UDP has a callback take its datagrams */
-#define UD_ENCAP_TYPE 1
-
 /* Send buffer: UDP counts packets with their overhead, and the longest datagram is many of them */
 #define UD_SNDBUF_MIN (4 * 65536)
+
+/* Receive buffer: trains that several processors queue at the same time */
+#define UD_RCVBUF_MIN (16 * 65536)
+
+/* Packets that one callback takes */
+#define UD_READY_MAX 64
 
 /* Time until the next attempt where there is no memory, in jiffies */
 #define UD_STARVED (HZ / 50)
@@ -122,15 +125,51 @@ static void ud_work(struct work_struct *work)
 
 /* --- the socket ----------------------------------------------------------------------------- */
 
-/* UDP's callback: in softirq, under RCU. The datagram is ours, whatever becomes of it. */
-static int ud_rcv(struct sock *sk, struct sk_buff *skb)
+static void ud_count(struct sock *sk, const struct sk_buff *skb, int what)
 {
-	struct kiw_ud *ud = rcu_dereference_sk_user_data(sk);
+	__SNMP_INC_STATS(__UDPX_MIB(sk, skb->protocol == htons(ETH_P_IP)), what);
+}
 
-	if (ud && !kiw_ud_receive(ud, skb))
-		ud_break(ud);
-	consume_skb(skb);
-	return 0;
+/* What UDP leaves to readers: the checksum, and its counters */
+static bool ud_checksum_good(struct sock *sk, struct sk_buff *skb)
+{
+	if (skb_checksum_complete(skb)) {
+		ud_count(sk, skb, UDP_MIB_CSUMERRORS);
+		ud_count(sk, skb, UDP_MIB_INERRORS);
+		return false;
+	}
+	ud_count(sk, skb, UDP_MIB_INDATAGRAMS);
+	return true;
+}
+
+static bool ud_has_queued(struct sock *sk)
+{
+	return !skb_queue_empty_lockless(&sk->sk_receive_queue) ||
+	       !skb_queue_empty_lockless(&udp_sk(sk)->reader_queue);
+}
+
+/*
+ * UDP has queued something: BH off. UDP calls for each packet, so that the call for what another
+ * processor queues meanwhile is still to come.
+ */
+static void ud_data_ready(struct sock *sk)
+{
+	struct sk_buff *skb;
+	struct kiw_ud *ud;
+	int err, i;
+
+	rcu_read_lock();
+	ud = rcu_dereference_sk_user_data(sk);
+	for (i = 0; ud && i < UD_READY_MAX && ud_has_queued(sk); i++) {
+		/* None: another processor has it, or the socket had an error, which comes once. */
+		skb = skb_recv_udp(sk, MSG_DONTWAIT, &err);
+		if (!skb)
+			continue;
+		if (ud_checksum_good(sk, skb) && !kiw_ud_receive(ud, skb))
+			ud_break(ud);
+		consume_skb(skb);
+	}
+	rcu_read_unlock();
 }
 
 /* The kernel has freed a packet of the socket. */
@@ -177,15 +216,23 @@ static int ud_bind(struct socket *sock, struct kiw_device *dev, u16 port)
 }
 
 /*
- * Datagrams come to ud_rcv() from here on, none to the socket's queue. UDP cuts up what a sender on
- * this host has handed over in one call.
+ * Datagrams wait in the socket's queue no longer than it takes to call ud_data_ready(), and not at
+ * UDP's encapsulation callback, which gets the datagrams of a train one by one.
  */
-void kiw_ud_listen(struct kiw_ud *ud, struct sock *sk)
+void kiw_ud_listen(struct kiw_ud *ud, struct socket *sock)
 {
+	struct sock *sk = sock->sk;
+	int on = 1;
+
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	/* Where net.core.busy_read is set, reading an empty queue would poll the interface. */
+	WRITE_ONCE(sk->sk_ll_usec, 0);
+#endif
+	WRITE_ONCE(sk->sk_rcvbuf, max(sk->sk_rcvbuf, UD_RCVBUF_MIN));
+	/* Where that fails, each comes by itself. */
+	sock->ops->setsockopt(sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&on), sizeof(on));
 	rcu_assign_sk_user_data(sk, ud);
-	WRITE_ONCE(udp_sk(sk)->encap_rcv, ud_rcv);
-	WRITE_ONCE(udp_sk(sk)->encap_type, UD_ENCAP_TYPE);
-	udp_tunnel_encap_enable(sk);
+	WRITE_ONCE(sk->sk_data_ready, ud_data_ready);
 }
 
 /* A callback may still have found the QP, and looks at @open. */
@@ -235,7 +282,8 @@ int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 	if (err)
 		goto close_record;
 	ud->open = true;
-	kiw_ud_listen(ud, ud->sock->sk);
+	kiw_ud_listen(ud, ud->sock);
+	ip_sock_set_pktinfo(ud->sock->sk);	/* record_is_unicast() looks at it */
 	ud_prepare(ud);
 	qp->ud = ud;
 	err = ud_bind(ud->sock, qp->dev, req->udp_port);

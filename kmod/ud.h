@@ -141,7 +141,7 @@ static inline int kiw_ud_error(int err)
 }
 
 /** kiw_ud_listen() - have a new UDP socket give its datagrams to a QP */
-void kiw_ud_listen(struct kiw_ud *ud, struct sock *sk);
+void kiw_ud_listen(struct kiw_ud *ud, struct socket *sock);
 
 /** kiw_ud_unlisten() - end that, or what has come of it, and release the socket */
 void kiw_ud_unlisten(struct socket *sock);

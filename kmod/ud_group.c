@@ -107,7 +107,7 @@ static int group_open(struct kiw_ud *ud, struct ud_group *group)
 		goto release;
 	/* Every QP of a group has the same. */
 	sock_set_reuseaddr(group->sock->sk);
-	kiw_ud_listen(ud, group->sock->sk);
+	kiw_ud_listen(ud, group->sock);
 	err = four ? group_bind_ipv4(group->sock, addr.s6_addr32[3],
 				     !group_is_broadcast(&group->gid), dev->ifindex) :
 		     group_bind_ipv6(group->sock, &addr, dev->ifindex);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "ud_place.h"
 
-#include <linux/udp.h>
-
 #include "qp.h"
+#include "ud_rx.h"
 #include "proto/dgram.h"
 
-void kiw_ud_source_open(struct kiw_ud_source *src, struct sk_buff *skb, const struct kiw_dgram *d)
+void kiw_ud_source_open(struct kiw_ud_source *src, const struct kiw_ud_packet *packet,
+			const struct kiw_dgram *d)
 {
-	u32 from = sizeof(struct udphdr) + d->hdr_len;
+	u32 from = packet->from + d->hdr_len;
 
-	skb_prepare_seq_read(skb, from, from + d->payload_len, &src->walk);
+	skb_prepare_seq_read(packet->skb, from, from + d->payload_len, &src->walk);
 	src->p = NULL;
 	src->n = 0;
 	src->done = 0;

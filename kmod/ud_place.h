@@ -9,6 +9,7 @@
 
 struct kiw_dgram;
 struct kiw_qp;
+struct kiw_ud_packet;
 
 /**
  * struct kiw_ud_source - the bytes to place; on the stack
@@ -27,10 +28,11 @@ struct kiw_ud_source {
 /**
  * kiw_ud_source_open() - begin with the payload of a datagram; kiw_ud_source_close() has to follow
  * @src: source
- * @skb: datagram, from its UDP header on
+ * @packet: datagram
  * @d: its header
  */
-void kiw_ud_source_open(struct kiw_ud_source *src, struct sk_buff *skb, const struct kiw_dgram *d);
+void kiw_ud_source_open(struct kiw_ud_source *src, const struct kiw_ud_packet *packet,
+			const struct kiw_dgram *d);
 
 static inline void kiw_ud_source_close(struct kiw_ud_source *src)
 {

@@ -15,13 +15,14 @@
 #include <linux/slab.h>
 #include <linux/udp.h>
 #include <linux/workqueue.h>
+#include <net/ip.h>
 #include <net/ipv6.h>
-#include <net/route.h>
 
 #include "cq.h"
 #include "qp.h"
 #include "ud.h"
 #include "ud_place.h"
+#include "ud_rx.h"
 #include "proto/dgram.h"
 #include "proto/record.h"
 
@@ -234,13 +235,15 @@ static bool record_drop(struct kiw_ud *ud, enum kiw_stat why)
 	return true;
 }
 
-/* Groups are never written to: only a datagram to an address of this host counts. */
+/*
+ * Groups are never written to: only a datagram to an address of this host counts. What IPv4 would
+ * answer from is then that address; other sockets than the QP's own aren't told.
+ */
 static bool record_is_unicast(const struct sk_buff *skb)
 {
 	if (skb->protocol == htons(ETH_P_IPV6))
 		return !ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr);
-	return skb_rtable(skb) &&
-	       !(skb_rtable(skb)->rt_flags & (RTCF_BROADCAST | RTCF_MULTICAST));
+	return PKTINFO_SKB_CB(skb)->ipi_spec_dst.s_addr == ip_hdr(skb)->daddr;
 }
 
 /* May the peer write to all of the message? */
@@ -256,20 +259,21 @@ static bool record_may_write(const struct kiw_ud *ud, const struct kiw_dgram_wri
 	return true;
 }
 
-static bool record_place(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
+static bool record_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
+			 const struct kiw_dgram *d)
 {
 	struct kiw_ud_source src;
 	enum kiw_region_fault fault;
 
 	if (!d->payload_len)
 		return true;
-	kiw_ud_source_open(&src, skb, d);
+	kiw_ud_source_open(&src, packet, d);
 	fault = kiw_ud_place(ud->qp, &src, d->write.stag, IB_ACCESS_REMOTE_WRITE,
 			     d->write.to + d->offset, d->payload_len);
 	kiw_ud_source_close(&src);
 	if (fault)
 		return false;
-	kiw_traffic_received(&ud->qp->dev->stats, skb->len - sizeof(struct udphdr), 1);
+	kiw_traffic_received(&ud->qp->dev->stats, packet->len, 1);
 	return true;
 }
 
@@ -306,7 +310,7 @@ static struct record_slot *record_begin(struct kiw_ud_records *rs, const struct 
 
 /* A message of several segments */
 static bool record_segment(struct kiw_ud_records *rs, const struct record_key *key,
-			   struct sk_buff *skb, const struct kiw_dgram *d)
+			   const struct kiw_ud_packet *packet, const struct kiw_dgram *d)
 {
 	u32 hash = record_hash(rs, key);
 	struct kiw_ud *ud = rs->ud;
@@ -325,7 +329,7 @@ static bool record_segment(struct kiw_ud_records *rs, const struct record_key *k
 	}
 	slot->deadline = jiffies + rs->timeout;
 	/* Where the region went meanwhile, the message stays incomplete. */
-	if (!record_place(ud, skb, d))
+	if (!record_place(ud, packet, d))
 		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
 	kiw_record_add(&slot->record, d->offset);
 	if (slot->record.missing)
@@ -336,14 +340,14 @@ static bool record_segment(struct kiw_ud_records *rs, const struct record_key *k
 }
 
 /* A message of one segment */
-static bool record_whole(struct kiw_ud *ud, const struct record_key *key, struct sk_buff *skb,
-			 const struct kiw_dgram *d)
+static bool record_whole(struct kiw_ud *ud, const struct record_key *key,
+			 const struct kiw_ud_packet *packet, const struct kiw_dgram *d)
 {
 	struct kiw_record r;
 
 	if (!kiw_cq_hold(record_cq(ud), RECORD_CQES))
 		return record_drop(ud, KIW_STAT_UD_RECORD_FULL);
-	if (!record_place(ud, skb, d)) {
+	if (!record_place(ud, packet, d)) {
 		kiw_cq_unhold(record_cq(ud), RECORD_CQES);
 		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
 	}
@@ -352,17 +356,18 @@ static bool record_whole(struct kiw_ud *ud, const struct record_key *key, struct
 	return record_report(ud, key, &r, IB_WC_SUCCESS);
 }
 
-bool kiw_ud_record(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
+bool kiw_ud_record(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
+		   const struct kiw_dgram *d)
 {
 	struct record_key key;
 
 	lockdep_assert_held(&ud->lock);
-	if (!ud->records || !record_is_unicast(skb))
+	if (!ud->records || !record_is_unicast(packet->skb))
 		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
-	record_key_init(&key, skb, d->write.id);
+	record_key_init(&key, packet->skb, d->write.id);
 	if (kiw_dgram_segs(&d->write) == 1)
-		return record_whole(ud, &key, skb, d);
-	return record_segment(ud->records, &key, skb, d);
+		return record_whole(ud, &key, packet, d);
+	return record_segment(ud->records, &key, packet, d);
 }
 
 int kiw_ud_record_open(struct kiw_ud *ud, u32 timeout)

@@ -16,7 +16,7 @@
 
 struct kiw_dgram;
 struct kiw_ud;
-struct sk_buff;
+struct kiw_ud_packet;
 
 /* Messages of several segments that may be incomplete at a time, of all peers of a QP together */
 #define KIW_UD_RECORDS 64
@@ -38,12 +38,13 @@ void kiw_ud_record_close(struct kiw_ud *ud);
 /**
  * kiw_ud_record() - place a segment, or drop it
  * @ud: QP's part, of a QP that receives
- * @skb: datagram, from its UDP header on
+ * @packet: datagram
  * @d: its header; CRC and Q_Key are good
  *
  * Return: false when the completion queue is dead.
  */
-bool kiw_ud_record(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d);
+bool kiw_ud_record(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
+		   const struct kiw_dgram *d);
 
 /** kiw_ud_record_flush() - report what is incomplete as flushed; the QP is in error */
 void kiw_ud_record_flush(struct kiw_ud *ud);

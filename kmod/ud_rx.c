@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Datagrams from UDP's callback. A datagram is judged before any of it is placed: its header, its
- * CRC, then its Q_Key. One that fails is counted and dropped without an answer; the QP goes on.
+ * Datagrams from UDP's queue. A datagram is judged before any of it is placed: its header, its CRC,
+ * then its Q_Key. One that fails is counted and dropped without an answer; the QP goes on.
  */
 #include "ud_rx.h"
 
@@ -20,17 +20,16 @@
 
 /* --- judging -------------------------------------------------------------------------------- */
 
-/* @len: bytes that UDP carries, with the CRC at their end */
-static bool udrx_crc_good(struct sk_buff *skb, u32 len)
+static bool udrx_crc_good(const struct kiw_ud_packet *packet)
 {
-	u32 end = sizeof(struct udphdr) + len - KIW_DGRAM_CRC_SIZE;
-	u32 covered = len - KIW_DGRAM_CRC_SIZE, done, n;
+	u32 covered = packet->len - KIW_DGRAM_CRC_SIZE, done, n;
+	u32 end = packet->from + covered;
 	u32 crc = kiw_crc_init();
 	struct skb_seq_state walk;
 	__le32 wire;
 	const u8 *p;
 
-	skb_prepare_seq_read(skb, sizeof(struct udphdr), end, &walk);
+	skb_prepare_seq_read(packet->skb, packet->from, end, &walk);
 	for (done = 0; done < covered; done += n) {
 		/* It may return more than was asked for. */
 		n = min(skb_seq_read(done, &p, &walk), covered - done);
@@ -39,21 +38,21 @@ static bool udrx_crc_good(struct sk_buff *skb, u32 len)
 		crc = kiw_crc_update(crc, p, n);
 	}
 	skb_abort_seq_read(&walk);
-	return done == covered && !skb_copy_bits(skb, end, &wire, sizeof(wire)) &&
+	return done == covered && !skb_copy_bits(packet->skb, end, &wire, sizeof(wire)) &&
 	       wire == kiw_crc_wire(crc);
 }
 
 /* Return: the counter of those that are dropped, or KIW_STAT_NUM. */
-static enum kiw_stat udrx_judge(struct sk_buff *skb, struct kiw_dgram *d)
+static enum kiw_stat udrx_judge(const struct kiw_ud_packet *packet, struct kiw_dgram *d)
 {
-	u32 len = skb->len - sizeof(struct udphdr);
 	u8 buf[KIW_DGRAM_HDR_MAX];
 	const u8 *hdr;
 
-	hdr = skb_header_pointer(skb, sizeof(struct udphdr), min_t(u32, len, sizeof(buf)), buf);
+	hdr = skb_header_pointer(packet->skb, packet->from, min_t(u32, packet->len, sizeof(buf)),
+				 buf);
 	if (!hdr)
 		return KIW_STAT_UD_MALFORMED;
-	switch (kiw_dgram_parse(hdr, len, d)) {
+	switch (kiw_dgram_parse(hdr, packet->len, d)) {
 	case KIW_DGRAM_OK:
 		break;
 	case KIW_DGRAM_MALFORMED:
@@ -61,7 +60,7 @@ static enum kiw_stat udrx_judge(struct sk_buff *skb, struct kiw_dgram *d)
 	case KIW_DGRAM_OTHER_VERSION:
 		return KIW_STAT_UD_VERSIONS;
 	}
-	return udrx_crc_good(skb, len) ? KIW_STAT_NUM : KIW_STAT_UD_CRC_ERRORS;
+	return udrx_crc_good(packet) ? KIW_STAT_NUM : KIW_STAT_UD_CRC_ERRORS;
 }
 
 /* --- placing -------------------------------------------------------------------------------- */
@@ -71,22 +70,24 @@ static enum kiw_stat udrx_judge(struct sk_buff *skb, struct kiw_dgram *d)
  * that of IPv4 behind 20 bytes of zeros. Without options and with the length of this datagram, so
  * that it is good by itself.
  */
-static void udrx_grh(const struct sk_buff *skb, u8 *grh)
+static void udrx_grh(const struct kiw_ud_packet *packet, u8 *grh)
 {
+	u32 udp_len = sizeof(struct udphdr) + packet->len;
+	const struct sk_buff *skb = packet->skb;
 	struct ipv6hdr *six = (struct ipv6hdr *)grh;
 	struct iphdr *four = (struct iphdr *)(grh + KIW_GRH_LEN - sizeof(*four));
 
 	BUILD_BUG_ON(sizeof(*six) != KIW_GRH_LEN);
 	if (skb->protocol == htons(ETH_P_IPV6)) {
 		*six = *ipv6_hdr(skb);
-		six->payload_len = htons(skb->len);
+		six->payload_len = htons(udp_len);
 		six->nexthdr = IPPROTO_UDP;
 		return;
 	}
 	memset(grh, 0, KIW_GRH_LEN);
 	*four = *ip_hdr(skb);
 	four->ihl = sizeof(*four) / 4;
-	four->tot_len = htons(sizeof(*four) + skb->len);
+	four->tot_len = htons(sizeof(*four) + udp_len);
 	four->frag_off = 0;
 	four->check = 0;
 	four->check = ip_fast_csum(four, four->ihl);
@@ -106,14 +107,15 @@ static bool udrx_to_list(const struct kiw_qp *qp, struct kiw_ud_source *src,
 	return true;
 }
 
-static bool udrx_place(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
+static bool udrx_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
+		       const struct kiw_dgram *d)
 {
 	struct kiw_ud_source src;
 	u8 grh[KIW_GRH_LEN];
 	bool placed;
 
-	udrx_grh(skb, grh);
-	kiw_ud_source_open(&src, skb, d);
+	udrx_grh(packet, grh);
+	kiw_ud_source_open(&src, packet, d);
 	/* In front of the message */
 	src.p = grh;
 	src.n = KIW_GRH_LEN;
@@ -125,7 +127,8 @@ static bool udrx_place(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_
 /* --- receiving ------------------------------------------------------------------------------ */
 
 /* Return: as kiw_ud_receive(). */
-static bool udrx_complete(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
+static bool udrx_complete(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
+			  const struct kiw_dgram *d)
 {
 	struct kiw_stats *stats = &ud->qp->dev->stats;
 	struct kiw_recv_req *recv = &ud->recv;
@@ -141,12 +144,12 @@ static bool udrx_complete(struct kiw_ud *ud, struct sk_buff *skb, const struct k
 		kiw_stat_inc(stats, KIW_STAT_UD_TOO_LONG);
 		return kiw_rq_fail(ud->qp, recv, IB_WC_LOC_LEN_ERR);
 	}
-	if (!udrx_place(ud, skb, d)) {
+	if (!udrx_place(ud, packet, d)) {
 		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
 		return kiw_rq_fail(ud->qp, recv, IB_WC_LOC_PROT_ERR);
 	}
-	kiw_traffic_received(stats, skb->len - sizeof(struct udphdr), 1);
-	received.from = ntohs(udp_hdr(skb)->source);
+	kiw_traffic_received(stats, packet->len, 1);
+	received.from = ntohs(udp_hdr(packet->skb)->source);
 	return kiw_rq_complete(ud->qp, recv, &received);
 }
 
@@ -160,7 +163,8 @@ static enum kiw_take udrx_take(struct kiw_ud *ud)
 	return take;
 }
 
-static bool udrx_deliver(struct kiw_ud *ud, struct sk_buff *skb, const struct kiw_dgram *d)
+static bool udrx_deliver(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
+			 const struct kiw_dgram *d)
 {
 	struct kiw_stats *stats = &ud->qp->dev->stats;
 
@@ -179,10 +183,10 @@ static bool udrx_deliver(struct kiw_ud *ud, struct sk_buff *skb, const struct ki
 		return true;
 	}
 	if (d->is_write)
-		return kiw_ud_record(ud, skb, d);
+		return kiw_ud_record(ud, packet, d);
 	switch (udrx_take(ud)) {
 	case KIW_TAKE_ONE:
-		return udrx_complete(ud, skb, d);
+		return udrx_complete(ud, packet, d);
 	case KIW_TAKE_BAD:
 		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
 		return kiw_rq_fail(ud->qp, &ud->recv, IB_WC_LOC_QP_OP_ERR);
@@ -196,21 +200,37 @@ static bool udrx_deliver(struct kiw_ud *ud, struct sk_buff *skb, const struct ki
 	return true;
 }
 
-bool kiw_ud_receive(struct kiw_ud *ud, struct sk_buff *skb)
+/* Return: as kiw_ud_receive(). */
+static bool udrx_receive(struct kiw_ud *ud, const struct kiw_ud_packet *packet)
 {
 	enum kiw_stat dropped;
 	struct kiw_dgram d;
 	bool whole = true;
 
-	dropped = udrx_judge(skb, &d);
+	dropped = udrx_judge(packet, &d);
 	spin_lock(&ud->lock);
 	if (!ud->open)
 		goto out;
 	if (dropped == KIW_STAT_NUM)
-		whole = udrx_deliver(ud, skb, &d);
+		whole = udrx_deliver(ud, packet, &d);
 	else
 		kiw_stat_inc(&ud->qp->dev->stats, dropped);
 out:
 	spin_unlock(&ud->lock);
 	return whole;
+}
+
+bool kiw_ud_receive(struct kiw_ud *ud, struct sk_buff *skb)
+{
+	const struct skb_shared_info *info = skb_shinfo(skb);
+	u32 size = info->gso_type & SKB_GSO_UDP_L4 ? info->gso_size : skb->len;
+	struct kiw_ud_packet packet = { .skb = skb };
+
+	do {
+		packet.len = min(size, skb->len - packet.from);
+		if (!udrx_receive(ud, &packet))
+			return false;
+		packet.from += packet.len;
+	} while (packet.from < skb->len);
+	return true;
 }

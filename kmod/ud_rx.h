@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Datagram QPs: from UDP's callback to memory. */
+/* Datagram QPs: from UDP's queue to memory. */
 #ifndef KIWARP_UD_RX_H
 #define KIWARP_UD_RX_H
 
@@ -9,9 +9,21 @@ struct kiw_ud;
 struct sk_buff;
 
 /**
- * kiw_ud_receive() - judge a datagram, place it and complete a receive request
+ * struct kiw_ud_packet - a datagram that has arrived
+ * @skb: what it came in, from behind its UDP header on
+ * @from: where it begins there: UDP gives the datagrams of a train in one
+ * @len: its bytes, with the CRC at their end
+ */
+struct kiw_ud_packet {
+	struct sk_buff	*skb;
+	u32		from;
+	u32		len;
+};
+
+/**
+ * kiw_ud_receive() - judge datagrams, place them and complete receive requests
  * @ud: QP's part, under RCU; BH off
- * @skb: datagram, from its UDP header on; the caller keeps it
+ * @skb: a datagram, or a train of them, from UDP's queue; the caller keeps it
  *
  * Return: false if the QP is broken: nonsense in its ring, or no room for completions.
  */

@@ -7,6 +7,8 @@
  */
 #include "ud_tx.h"
 
+#include <linux/ipv6.h>
+#include <linux/netdevice.h>
 #include <linux/overflow.h>
 #include <linux/socket.h>
 #include <linux/udp.h>
@@ -142,6 +144,12 @@ static int udtx_build(struct kiw_ud *ud, const u8 *hdr, u32 hdr_len, u32 payload
 
 /* --- a train -------------------------------------------------------------------------------- */
 
+/*
+ * Bytes of a train: any interface takes that much as one packet, with a long link header, IPv6's and
+ * UDP's. What is longer is cut up in front of the interface.
+ */
+#define TRAIN_MAX (GSO_LEGACY_MAX_SIZE - 1 - 128 - sizeof(struct ipv6hdr) - sizeof(struct udphdr))
+
 /* May a datagram of @len bytes to the request's destination be added? */
 static bool udtx_train_takes(const struct kiw_ud *ud, u32 len)
 {
@@ -150,7 +158,7 @@ static bool udtx_train_takes(const struct kiw_ud *ud, u32 len)
 	if (!t->batch.len)
 		return true;
 	return t->last == t->size && len <= t->size && t->size <= t->room &&
-	       t->batch.len / t->size < UDP_MAX_SEGMENTS && t->batch.len + len <= KIW_DGRAM_MAX &&
+	       t->batch.len / t->size < UDP_MAX_SEGMENTS && t->batch.len + len <= TRAIN_MAX &&
 	       !t->batch.sent && !memcmp(&t->dest, &ud->req.dest, sizeof(t->dest));
 }
 

@@ -255,7 +255,8 @@ TEST_F(Forgery, GroupsAreNotWrittenTo)
 	group.raw[15] = 9;
 	ASSERT_EQ(ibv_attach_mcast(right.qp(), &group, 0), 0);
 	socket.send("239.0.0.9", 64791, segment(message(1), 0, 0x99));
-	expect_dropped("ud_record_refused", 1);
+	socket.send("10.77.0.255", right.number(), segment(message(1), 0, 0x99));
+	expect_dropped("ud_record_refused", 2);
 	expect_good();
 	EXPECT_TRUE(segment_is(0, 0xee));
 	EXPECT_EQ(ibv_detach_mcast(right.qp(), &group, 0), 0);

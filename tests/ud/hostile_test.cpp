@@ -212,6 +212,22 @@ TEST_F(Hostile, LongestDatagramsAreLikeOthers)
 	expect_dropped({bad}, "ud_crc_errors");
 }
 
+// UDP leaves its own checksum to readers, but that of the shortest.
+TEST_F(Hostile, UdpsChecksumCounts)
+{
+	const std::uint64_t wrong = udp_counter("right", "InCsumErrors"), errors = udp_counter("right", "InErrors");
+	const std::uint64_t good = calls_of_udp("right");
+
+	const std::uint64_t none = right.counter("ud_no_receives");
+	Spoofer("left").send(
+		"10.77.0.1", 12345, "10.77.0.2", right.number(), datagram(some_key, Bytes(1000, 1)), 0x1234);
+	expect_good();
+	EXPECT_EQ(udp_counter("right", "InCsumErrors") - wrong, 1);
+	EXPECT_EQ(udp_counter("right", "InErrors") - errors, 1);
+	EXPECT_EQ(calls_of_udp("right") - good, 1);
+	right.expect_counter("ud_no_receives", none);
+}
+
 // A source is a claim: it is reported, and nobody is told.
 TEST_F(Hostile, SpoofedSource)
 {

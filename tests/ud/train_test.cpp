@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Datagrams of one length to one destination go to UDP together, in one call. UDP itself counts calls.
+// Datagrams of one length to one destination go to UDP together, in one call, and come from it together where no
+// network had to take them apart. UDP itself counts calls.
 #include <array>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -71,14 +72,15 @@ protected:
 		}
 	}
 
-	/// Sends messages, which all come, and which UDP gets in so many calls.
+	/// Sends messages, which all come, and which UDP gets and gives away in so many calls.
 	void expect_calls(const std::vector<Message> &messages, std::uint64_t calls)
 	{
 		receive(messages);
-		const std::uint64_t before = calls_to_udp("left");
+		const std::uint64_t to = calls_to_udp("left"), of = calls_of_udp("right");
 		send(messages);
-		EXPECT_EQ(calls_to_udp("left") - before, calls);
+		EXPECT_EQ(calls_to_udp("left") - to, calls);
 		expect(messages);
+		EXPECT_EQ(calls_of_udp("right") - of, calls);
 	}
 
 	End &peer(const Message &message) { return message.peer ? other : right; }

@@ -94,9 +94,11 @@ Socket::Socket(const std::string &host, const std::string &address, std::uint16_
 	const vt::InNamespace inside(host);
 	sockaddr_in name = address_of(address, port);
 	socklen_t length = sizeof(name);
+	const int on = 1;
 
 	fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd_ < 0 || bind(fd_, reinterpret_cast<sockaddr *>(&name), sizeof(name)) ||
+	if (fd_ < 0 || setsockopt(fd_, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on)) ||
+		bind(fd_, reinterpret_cast<sockaddr *>(&name), sizeof(name)) ||
 		getsockname(fd_, reinterpret_cast<sockaddr *>(&name), &length))
 		vt::fail("a socket", errno);
 	port_ = ntohs(name.sin_port);
@@ -156,7 +158,7 @@ Bytes Socket::receive() const
 	return one;
 }
 
-std::uint64_t calls_to_udp(const std::string &host)
+std::uint64_t udp_counter(const std::string &host, const std::string &counter)
 {
 	const vt::InNamespace inside(host);
 	std::ifstream four("/proc/thread-self/net/snmp"), six("/proc/thread-self/net/snmp6");
@@ -174,13 +176,23 @@ std::uint64_t calls_to_udp(const std::string &host)
 		heads >> name;
 		values >> name;
 		while (heads >> name && values >> value)
-			if (name == "OutDatagrams")
+			if (name == counter)
 				sum += value;
 	}
 	while (six >> name >> value)
-		if (name == "Udp6OutDatagrams")
+		if (name == "Udp6" + counter)
 			sum += value;
 	return sum;
+}
+
+std::uint64_t calls_to_udp(const std::string &host)
+{
+	return udp_counter(host, "OutDatagrams");
+}
+
+std::uint64_t calls_of_udp(const std::string &host)
+{
+	return udp_counter(host, "InDatagrams");
 }
 
 Spoofer::Spoofer(const std::string &host)
@@ -198,7 +210,7 @@ Spoofer::~Spoofer()
 }
 
 void Spoofer::send(const std::string &from, std::uint16_t from_port, const std::string &to, std::uint32_t port,
-	const Bytes &bytes) const
+	const Bytes &bytes, std::uint16_t checksum) const
 {
 	const sockaddr_in source = address_of(from, from_port);
 	const sockaddr_in target = address_of(to, port);
@@ -216,6 +228,7 @@ void Spoofer::send(const std::string &from, std::uint16_t from_port, const std::
 	udp.source = source.sin_port;
 	udp.dest = target.sin_port;
 	udp.len = htons(static_cast<std::uint16_t>(sizeof(udp) + bytes.size()));
+	udp.check = htons(checksum);
 	std::memcpy(packet.data(), &ip, sizeof(ip));
 	std::memcpy(packet.data() + sizeof(ip), &udp, sizeof(udp));
 	std::copy(bytes.begin(), bytes.end(), packet.begin() + sizeof(ip) + sizeof(udp));

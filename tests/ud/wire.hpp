@@ -44,8 +44,12 @@ private:
 	std::uint16_t port_;
 };
 
-/// How often UDP has been given something to send on a host, over both IPs.
+/// What UDP has counted on a host, over both IPs: a counter of /proc/net/snmp.
+std::uint64_t udp_counter(const std::string &host, const std::string &counter);
+/// How often UDP has been given something to send on a host.
 std::uint64_t calls_to_udp(const std::string &host);
+/// How often a reader has got something from UDP on a host.
+std::uint64_t calls_of_udp(const std::string &host);
 
 /// Sends datagrams from any address and port, as root can.
 class Spoofer {
@@ -55,8 +59,9 @@ public:
 	Spoofer(const Spoofer &) = delete;
 	Spoofer &operator=(const Spoofer &) = delete;
 
+	/// The checksum is UDP's; with 0 there is none.
 	void send(const std::string &from, std::uint16_t from_port, const std::string &to, std::uint32_t port,
-		const Bytes &bytes) const;
+		const Bytes &bytes, std::uint16_t checksum = 0) const;
 
 private:
 	int fd_;
