@@ -71,6 +71,7 @@ bool kiw_batch_begin(struct kiw_batch *b, gfp_t gfp)
 
 void kiw_batch_end(struct kiw_batch *b)
 {
+	kiw_region_leave(&b->use);
 	batch_exchange(b);
 	/* What another batch has given back meanwhile, and the fragment if pieces are left */
 	if (!b->pieces)
@@ -151,6 +152,7 @@ int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more)
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
 	int ret;
 
+	kiw_region_leave(&b->use);
 	/* This may process the backlog, and our receive callback, which leaves the batch alone. */
 	ret = kiw_send_pages(sk, b->mem.piece, b->pieces, b->sent, b->len,
 			     b->loan ? &b->loan->ubuf : NULL, flags);

@@ -10,6 +10,8 @@
 #include <linux/mm_types_task.h>
 #include <linux/types.h>
 
+#include "region.h"
+
 struct kiw_loan;
 struct sock;
 
@@ -28,6 +30,7 @@ struct kiw_spare {
  * @mem: what the batch lies in; only between kiw_batch_begin() and kiw_batch_end(), or as long as
  *	TCP has not taken all of it
  * @loan: for pieces that are registered pages, or NULL
+ * @use: of the region that was copied from last, until TCP gets the batch
  * @pieces: so many of @mem.piece are in use; each holds a reference to its first page
  * @len: bytes in the batch
  * @lent: those of them that are registered pages
@@ -38,6 +41,7 @@ struct kiw_spare {
 struct kiw_batch {
 	struct kiw_spare	mem;
 	struct kiw_loan		*loan;
+	struct kiw_region_use	use;
 	u32			pieces;
 	u32			len;
 	u32			lent;

@@ -133,7 +133,6 @@ int kiw_fpdu_end_datagram(struct kiw_builder *f)
 static int builder_copy_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
 			       enum kiw_region_fault *fault)
 {
-	struct kiw_region_use use;
 	u32 part, chunk;
 	void *to, *from;
 
@@ -141,16 +140,16 @@ static int builder_copy_region(struct kiw_builder *f, u32 stag, int access, u64 
 		to = builder_room(f, 1, n, &part);
 		if (!to)
 			return -ENOMEM;
-		*fault = kiw_region_begin(f->qp, stag, access, addr, part, &use);
+		*fault = kiw_region_go_on(f->qp, stag, access, addr, part, &f->batch->use);
 		if (*fault)
 			return -EFAULT;
 		for (u32 done = 0; done < part; done += chunk) {
 			chunk = part - done;
-			from = kiw_region_chunk(use.region, addr + done, &chunk);
+			from = kiw_region_chunk(f->batch->use.region, addr + done, &chunk);
 			builder_copy(f, to + done, from, chunk);
 			kunmap_local(from);
 		}
-		kiw_region_end(&use);
+		kiw_region_set_aside(&f->batch->use);
 		kiw_batch_grow(f->batch, part);
 		addr += part;
 		n -= part;

@@ -146,6 +146,26 @@ void kiw_region_end(struct kiw_region_use *use)
 	srcu_read_unlock(&region_srcu, use->idx);
 }
 
+enum kiw_region_fault kiw_region_go_on(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
+				       u32 len, struct kiw_region_use *use)
+{
+	enum kiw_region_fault fault;
+
+	if (use->region && !region_check(use->region, qp, stag, access, addr, len))
+		return KIW_REGION_OK;
+	kiw_region_leave(use);
+	fault = kiw_region_begin(qp, stag, access, addr, len, use);
+	if (fault)
+		use->region = NULL;
+	return fault;
+}
+
+void kiw_region_set_aside(struct kiw_region_use *use)
+{
+	if (use->region->kind != KIW_REGION_USER)
+		kiw_region_leave(use);
+}
+
 /* Withdraw a region that is locked for writing. Return: what counts it no more, or NULL. */
 static struct kiw_region *region_withdraw(struct kiw_region *region)
 {

@@ -174,6 +174,35 @@ enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int ac
 void kiw_region_end(struct kiw_region_use *use);
 
 /**
+ * kiw_region_go_on() - begin a use, or go on with the last one if it was of the same region
+ * @qp: queue pair that uses it, held
+ * @stag: index and key
+ * @access: IB_ACCESS_* that are needed; 0 for what is local and reads
+ * @addr: first byte
+ * @len: bytes, not 0
+ * @use: the use that was set aside last; with @region NULL at first
+ *
+ * Looking up costs more than a copy of a kilobyte. kiw_region_set_aside() has to follow, and
+ * kiw_region_leave() soon after: deregistering waits for it. All in one context, any but hard
+ * interrupts.
+ *
+ * Return: as kiw_region_begin().
+ */
+enum kiw_region_fault kiw_region_go_on(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
+				       u32 len, struct kiw_region_use *use);
+
+/** kiw_region_set_aside() - end a use, unless the region is of a kind that can't be withdrawn */
+void kiw_region_set_aside(struct kiw_region_use *use);
+
+/** kiw_region_leave() - end a use that may have been set aside */
+static inline void kiw_region_leave(struct kiw_region_use *use)
+{
+	if (use->region)
+		kiw_region_end(use);
+	use->region = NULL;
+}
+
+/**
  * kiw_region_invalidate() - a peer withdraws a region that it may withdraw
  * @qp: queue pair that uses it, held
  * @stag: index and key

@@ -11,6 +11,7 @@ void kiw_ud_source_open(struct kiw_ud_source *src, const struct kiw_ud_packet *p
 	u32 from = packet->from + d->hdr_len;
 
 	skb_prepare_seq_read(packet->skb, from, from + d->payload_len, &src->walk);
+	src->use = packet->use;
 	src->p = NULL;
 	src->n = 0;
 	src->done = 0;
@@ -30,22 +31,21 @@ enum kiw_region_fault kiw_ud_place(const struct kiw_qp *qp, struct kiw_ud_source
 				   int access, u64 addr, u32 n)
 {
 	enum kiw_region_fault fault;
-	struct kiw_region_use use;
 	u32 chunk;
 	void *to;
 
-	fault = kiw_region_begin(qp, stag, access, addr, n, &use);
+	fault = kiw_region_go_on(qp, stag, access, addr, n, src->use);
 	if (fault)
 		return fault;
 	for (; n && place_fill(src); n -= chunk, addr += chunk) {
 		chunk = min(n, src->n);
-		to = kiw_region_chunk(use.region, addr, &chunk);
+		to = kiw_region_chunk(src->use->region, addr, &chunk);
 		memcpy(to, src->p, chunk);
 		kunmap_local(to);
 		src->p += chunk;
 		src->n -= chunk;
 	}
-	kiw_region_end(&use);
+	kiw_region_set_aside(src->use);
 	/* The walk ends early for a datagram that is shorter than UDP says, which none is. */
 	WARN_ON_ONCE(n);
 	return KIW_REGION_OK;

@@ -14,12 +14,14 @@ struct kiw_ud_packet;
 /**
  * struct kiw_ud_source - the bytes to place; on the stack
  * @walk: over the payload
+ * @use: of the region that is placed in
  * @p: next bytes
  * @n: how many of them lie at @p, the last time perhaps more than the payload has
  * @done: bytes of the payload that were walked over
  */
 struct kiw_ud_source {
 	struct skb_seq_state	walk;
+	struct kiw_region_use	*use;
 	const u8		*p;
 	u32			n;
 	u32			done;

@@ -224,13 +224,15 @@ bool kiw_ud_receive(struct kiw_ud *ud, struct sk_buff *skb)
 {
 	const struct skb_shared_info *info = skb_shinfo(skb);
 	u32 size = info->gso_type & SKB_GSO_UDP_L4 ? info->gso_size : skb->len;
-	struct kiw_ud_packet packet = { .skb = skb };
+	struct kiw_region_use use = {};
+	struct kiw_ud_packet packet = { .skb = skb, .use = &use };
+	bool whole;
 
 	do {
 		packet.len = min(size, skb->len - packet.from);
-		if (!udrx_receive(ud, &packet))
-			return false;
+		whole = udrx_receive(ud, &packet);
 		packet.from += packet.len;
-	} while (packet.from < skb->len);
-	return true;
+	} while (whole && packet.from < skb->len);
+	kiw_region_leave(&use);
+	return whole;
 }

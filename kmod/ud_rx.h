@@ -5,6 +5,7 @@
 
 #include <linux/types.h>
 
+struct kiw_region_use;
 struct kiw_ud;
 struct sk_buff;
 
@@ -13,11 +14,13 @@ struct sk_buff;
  * @skb: what it came in, from behind its UDP header on
  * @from: where it begins there: UDP gives the datagrams of a train in one
  * @len: its bytes, with the CRC at their end
+ * @use: of the region that the one before it was placed in
  */
 struct kiw_ud_packet {
-	struct sk_buff	*skb;
-	u32		from;
-	u32		len;
+	struct sk_buff		*skb;
+	u32			from;
+	u32			len;
+	struct kiw_region_use	*use;
 };
 
 /**

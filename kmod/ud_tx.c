@@ -145,8 +145,8 @@ static int udtx_build(struct kiw_ud *ud, const u8 *hdr, u32 hdr_len, u32 payload
 /* --- a train -------------------------------------------------------------------------------- */
 
 /*
- * Bytes of a train: any interface takes that much as one packet, with a long link header, IPv6's and
- * UDP's. What is longer is cut up in front of the interface.
+ * Bytes of a train: any interface takes that much as one packet, with a long link header, IPv6's
+ * and UDP's. What is longer is cut up in front of the interface.
  */
 #define TRAIN_MAX (GSO_LEGACY_MAX_SIZE - 1 - 128 - sizeof(struct ipv6hdr) - sizeof(struct udphdr))
 
@@ -354,6 +354,8 @@ static enum kiw_ud_sent udtx_next(struct kiw_ud *ud, int *budget)
 {
 	enum kiw_ud_sent sent = udtx_fill(ud);
 	int status;
+
+	kiw_region_leave(&ud->train.batch.use);
 
 	if (!ud->train.batch.len) {
 		--*budget;
