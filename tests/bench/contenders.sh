@@ -364,7 +364,7 @@ measure_datagram_bandwidth() {
 measure_loss() {
 	local options=(--ms "$2" --sleep) window=$((octets > 524288 ? 4 : octets > 65536 ? 12 : 48))
 	case $1 in
-	ours) options+=(--record-timeout 10) ;;
+	ours) options+=(--record-timeout 10) window=$((octets > 524288 ? 8 : octets > 65536 ? 24 : 48)) ;;
 	whole) window=$((window * ((octets + 65482) / 65483))) ;;
 	rc) window=$((octets * 48 > 4194304 ? 4194304 / octets : 48)) ;;
 	esac
