@@ -132,13 +132,16 @@ boot_qemu() {
 # panicked: a guest has died
 panicked() { grep -aqs 'Kernel panic' "$RUN/console.txt" "$RUN/out/right/console.txt"; }
 
-# watch SECONDS PROCESS...: ends the guests when the time is up, which makes the file "late", or when one has died of a panic,
-# which not every kernel survives to the power-off
+# booted: all guests have
+booted() { [ -e "$RUN/ctl/booted" ] && { [ -z "$two" ] || [ -e "$RUN/right/booted" ]; }; }
+
+# watch SECONDS PROCESS...: ends the guests when the time is up, or that for the boot, which makes the file "late", or when one has died
+# of a panic, which not every kernel survives to the power-off
 watch() {
-	local end=$((SECONDS + $1))
+	local begin=$SECONDS limit=$1
 	shift
 	until panicked; do
-		[ $SECONDS -lt $end ] || { : >"$RUN/late"; break; }
+		booted && [ $((SECONDS - begin)) -lt "$limit" ] || [ $((SECONDS - begin)) -lt "$boot" ] || { : >"$RUN/late"; break; }
 		sleep 0.5
 	done
 	[ -e "$RUN/late" ] || sleep 1
