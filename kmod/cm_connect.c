@@ -295,7 +295,8 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
  * Doesn't wait for anything. iw_cm will be told CONNECT_REPLY exactly once if this succeeds.
  *
  * Return: 0; -EINVAL for IRD, ORD, private data, addresses or QP that can't be; -EISCONN when the
- * QP is in use; -ENODEV when the device is going; or what TCP says to the addresses.
+ * QP is in use; -ENODEV when the device is going, or is another namespace's; or what TCP says to
+ * the addresses.
  */
 int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
@@ -303,6 +304,7 @@ int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	struct kiw_ep *ep = kiw_ep_create(dev, sizeof(*ep), &connect_ops);
 	struct sockaddr_storage local;
 	struct socket *sock;
+	struct net *net;
 	int err;
 
 	if (IS_ERR(ep))
@@ -313,8 +315,10 @@ int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		local = ep->su->local;
 	mutex_unlock(&ep->mutex);
 
-	if (!err)
-		err = kiw_sock_create(dev, kiw_sock_net(dev, &local), id, &local, &sock);
+	if (!err) {
+		net = kiw_sock_net(dev, id, &local);
+		err = net ? kiw_sock_create(dev, net, id, &local, &sock) : -ENODEV;
+	}
 
 	mutex_lock(&ep->mutex);
 	if (!err)

@@ -13,7 +13,6 @@
 #include <net/ipv6.h>
 #include <net/net_namespace.h>
 #include <net/tcp_states.h>
-#include <rdma/rdma_cm.h>
 
 #include "cm_priv.h"
 #include "compat.h"
@@ -164,19 +163,6 @@ struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_s
 	return err ? ERR_PTR(err) : l;
 }
 
-/*
- * The namespace of the program that listens. rdma_cm has a listener on the wildcard listen on every
- * device in whatever namespace, and on those that are added later, too, in the context of whatever
- * process adds them. It is iw_cm's only user: the context of its cm_ids is its own structure for an
- * id, which begins with the one that its users know.
- */
-static const struct net *listener_net(const struct iw_cm_id *id)
-{
-	const struct rdma_cm_id *rdma_id = id->context;
-
-	return rdma_id->route.addr.dev_addr.net;
-}
-
 /**
  * kiw_create_listen() - listen
  * @id: iw_cm's side: address, which may be the wildcard, and type of service
@@ -184,7 +170,9 @@ static const struct net *listener_net(const struct iw_cm_id *id)
  *
  * Listeners of several devices don't get in each other's way, since each is bound to its
  * interface. On a device in another namespace than its own, a listener takes no port, and hears
- * nothing; if this failed, rdma_cm wouldn't let it listen anywhere.
+ * nothing: rdma_cm has a listener on the wildcard listen on every device in whatever namespace,
+ * and on those that are added later, too, in the context of whatever process adds them. If this
+ * failed, rdma_cm wouldn't let it listen anywhere.
  *
  * Return: 0; -ENODEV when the device is going; or what TCP says, like -EADDRINUSE, -EADDRNOTAVAIL,
  * -EACCES.
@@ -199,7 +187,7 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 	err = kiw_addr_check(dev, &addr);
 	if (err)
 		return err;
-	if (!net_eq(listener_net(id), dev->net)) {
+	if (!net_eq(kiw_id_net(id), dev->net)) {
 		id->provider_data = NULL;
 		return 0;
 	}

@@ -336,7 +336,9 @@ void kiw_ep_fail(struct kiw_ep *ep, int status);
 void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how);
 
 /* cm_sock.c */
-struct net *kiw_sock_net(struct kiw_device *dev, const struct sockaddr_storage *local);
+const struct net *kiw_id_net(const struct iw_cm_id *id);
+struct net *kiw_sock_net(struct kiw_device *dev, const struct iw_cm_id *id,
+			 const struct sockaddr_storage *local);
 int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_id *id,
 		    const struct sockaddr_storage *local, struct socket **res);
 int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr);

@@ -19,6 +19,7 @@
 #include <net/ipv6.h>
 #include <net/net_namespace.h>
 #include <net/tcp.h>
+#include <rdma/rdma_cm.h>
 
 #include "attach.h"
 #include "compat.h"
@@ -100,18 +101,40 @@ static bool sock_is_loopback(const struct sockaddr_storage *addr)
 }
 
 /**
- * kiw_sock_net() - namespace for the socket of an initiator
- * @dev: device
- * @local: local address
+ * kiw_id_net() - namespace of the program that listens or connects
+ * @id: iw_cm's side
  *
- * To reach 127.0.0.1 or ::1, rdma_cm takes the first active device, of whatever namespace. The
- * process that connects means its own host. Called by that process.
+ * rdma_cm is iw_cm's only user: the context of its cm_ids is its own structure for an id, which
+ * begins with the one that its users know.
  *
  * Return: the namespace, without a reference.
  */
-struct net *kiw_sock_net(struct kiw_device *dev, const struct sockaddr_storage *local)
+const struct net *kiw_id_net(const struct iw_cm_id *id)
 {
-	return sock_is_loopback(local) ? current->nsproxy->net_ns : dev->net;
+	const struct rdma_cm_id *rdma_id = id->context;
+
+	return rdma_id->route.addr.dev_addr.net;
+}
+
+/**
+ * kiw_sock_net() - namespace for the socket of an initiator
+ * @dev: device
+ * @id: iw_cm's side
+ * @local: local address
+ *
+ * To reach 127.0.0.1 or ::1, rdma_cm takes the first active device, of whatever namespace. The
+ * process that connects means its own host. Called by that process. For any other address, rdma_cm
+ * before Linux 6.6 takes the device with the MAC address of the interface, of whatever namespace,
+ * too: there this is what keeps a namespace from using the devices of others.
+ *
+ * Return: the namespace, without a reference; NULL if @dev isn't for the one of @id.
+ */
+struct net *kiw_sock_net(struct kiw_device *dev, const struct iw_cm_id *id,
+			 const struct sockaddr_storage *local)
+{
+	if (sock_is_loopback(local))
+		return current->nsproxy->net_ns;
+	return net_eq(kiw_id_net(id), dev->net) ? dev->net : NULL;
 }
 
 /**

@@ -11,6 +11,9 @@
 #   parameter MODULE NAME VALUE
 #                         of a module, in each kernel
 #   until_true COMMAND... tries until it succeeds, at most LIMIT seconds
+#   found_by_interface DEVICE
+#                         rdma_cm finds it by its interface, which RDMA core then shows for its GID (since Linux 6.6): else by a
+#                         MAC address alone, which lo and tunnels lack
 #   qdisc OPTION...       how both directions of the link behave, in netem's words; none for a good link
 #   pair NAME SERVER... -- CLIENT...
 #                         SERVER in right, CLIENT in left once the server listens; both must end with 0.
@@ -58,6 +61,8 @@ SERVER_HOST=right
 CLIENT_HOST=left
 # in_host HOST: sets IN to the words that put a command there
 in_host() { if [ "$1" = - ]; then IN=(); else IN=("$1"); fi; }
+
+found_by_interface() { grep -q . "/sys/class/infiniband/$1/ports/1/gid_attrs/ndevs/0" 2>/dev/null; }
 
 qdisc() {
 	left tc qdisc delete dev veth0 root 2>/dev/null
