@@ -18,8 +18,6 @@
 #include "pump.h"
 #include "rx.h"
 
-/* A stream takes at least so many bytes of the peer's before it has to be read: one FPDU. */
-#define ATTACH_WINDOW (2 * 65536)
 /* Time between two complaints about an interface that keeps packets, in jiffies */
 #define ATTACH_PATIENCE (10 * HZ)
 
@@ -72,15 +70,15 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 static void attach_window(struct kiw_stream *s, struct socket *sock)
 {
 	struct sock *sk = s->sk;
-	int space = tcp_space_from_win(sk, ATTACH_WINDOW);
+	int space = tcp_space_from_win(sk, KIW_RX_WINDOW);
 
 	if (sock->ops->set_rcvlowat)
-		sock->ops->set_rcvlowat(sk, ATTACH_WINDOW);
+		sock->ops->set_rcvlowat(sk, KIW_RX_WINDOW);
 	if (!s->neg.crc || READ_ONCE(sk->sk_rcvbuf) >= space)
 		return;
 	sk->sk_userlocks |= SOCK_RCVBUF_LOCK;
 	WRITE_ONCE(sk->sk_rcvbuf, space);
-	WRITE_ONCE(tcp_sk(sk)->window_clamp, ATTACH_WINDOW);
+	WRITE_ONCE(tcp_sk(sk)->window_clamp, KIW_RX_WINDOW);
 }
 
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, struct socket *sock,

@@ -8,6 +8,7 @@
 #include <net/tcp.h>
 
 #include "arrive.h"
+#include "compat.h"
 #include "cursor.h"
 #include "stream.h"
 
@@ -63,6 +64,30 @@ static u32 rx_feed(struct kiw_stream *s, struct kiw_source *src)
 	return fpdus;
 }
 
+/*
+ * With a CRC an FPDU waits until it is whole, and the peer has to be let send the @missing bytes.
+ * TCP frees an skb when all of it is consumed, and joins what arrives to the last one of its queue:
+ * the skb in which an FPDU begins may keep several times the memory of what is left there, and that
+ * comes in addition to what attach_window() provides.
+ */
+static void rx_make_room(struct kiw_stream *s, u32 consumed, u32 missing)
+{
+	struct sock *sk = s->sk;
+	const struct sk_buff *skb;
+	int room;
+
+	if (!s->neg.crc || missing <= tcp_receive_window(tcp_sk(sk)))
+		return;
+	skb_queue_walk(&sk->sk_receive_queue, skb) {
+		if (!after(TCP_SKB_CB(skb)->end_seq, consumed))
+			continue;
+		room = skb->truesize + tcp_space_from_win(sk, KIW_RX_WINDOW);
+		if (READ_ONCE(sk->sk_rcvbuf) < room)
+			WRITE_ONCE(sk->sk_rcvbuf, room);
+		return;
+	}
+}
+
 void kiw_rx_pump(struct kiw_stream *s)
 {
 	struct kiw_receive *rx = &s->rx;
@@ -90,6 +115,8 @@ void kiw_rx_pump(struct kiw_stream *s)
 		s->rx_bytes += cur.source.seq - start;
 		s->rx_fpdus += fpdus;
 	}
+	if (!rx->stopped && rx->want > cur.source.end - cur.source.seq)
+		rx_make_room(s, cur.source.seq, rx->want - (cur.source.end - cur.source.seq));
 	s->rx_taken = (rx->stopped ? cur.source.end : cur.source.seq) - first;
 	kiw_source_close(&cur.source);
 }

@@ -7,6 +7,9 @@
 
 struct kiw_stream;
 
+/* Bytes of the peer's that a socket with a CRC has room for, those of the longest FPDU and more */
+#define KIW_RX_WINDOW (2 * 65536)
+
 /**
  * kiw_rx_init() - prepare the receive side
  * @s: stream, zeroed but for what was agreed on; socket lock held
