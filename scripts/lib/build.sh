@@ -21,9 +21,10 @@ build_need() {
 	local folder=$1 tree=$2 kver=$3 kdir=$4 key
 	shift 4
 	[ ! -e "$TOP/.git" ] || host_packages git
-	mkdir -p "$folder/src"
-	exec 8>"$folder/lock"
-	flock -n 8 || { say "waiting for another build of this checkout"; flock 8; }
+	[ -e "$folder" ] || builds_forget
+	build_hold
+	# The date of this file is that of the last use.
+	printf '%s\n' "$TOP" >"$folder/clone"
 	# A file that an editor takes away meanwhile is none.
 	key=$({ checkout_files | grep -zvE "$NOT_BUILT" | (cd "$TOP" && xargs -0r sha256sum 2>/dev/null || :); echo "$kver ${tree##*/} $* ${BUILD_ARGS[*]}"; } |
 		sha256sum | cut -c1-16)
@@ -33,6 +34,35 @@ build_need() {
 	flock -s 7
 	build_forget
 	exec 8>&-
+}
+
+# build_hold: makes the folder if it isn't there, and locks it on descriptor 8. Until then another may remove it.
+build_hold() {
+	while :; do
+		mkdir -p "$folder/src"
+		{ exec 8>"$folder/lock"; } 2>/dev/null || continue
+		flock -n 8 || { say "waiting for another build of this checkout"; flock 8; }
+		[ ! "$folder/lock" -ef /proc/self/fd/8 ] || return 0
+	done
+}
+
+# builds_forget: removes the builds of clones that are gone, and those that nobody has used for 30 days, unless one is in use
+builds_forget() {
+	local lock
+	for lock in "$CACHE"/build/*/lock; do
+		[ ! -e "$lock" ] || (flock -n 6 && build_unneeded "${lock%/*}" && rm -rf "${lock%/*}") 6<>"$lock" || :
+	done
+}
+
+# build_unneeded FOLDER: it is so, and no guest runs of it. Its lock is held, so no guest begins to.
+build_unneeded() {
+	local used=$1/clone dest
+	# Earlier versions of this script left none.
+	[ -e "$used" ] || used=$1/lock
+	cached_unused "$used" || { [ "$used" != "$1/lock" ] && [ ! -d "$(cat "$used")" ]; } || return 1
+	for dest in "$1"/dest-*.lock; do
+		[ ! -e "$dest" ] || (flock -n 5) 5<>"$dest" || return 1
+	done
 }
 
 build_make() {

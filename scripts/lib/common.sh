@@ -34,6 +34,22 @@ hash_of() {
 	{ [ ${#files[@]} = 0 ] || cat -- "${files[@]}"; printf '%s\n' "$@"; } | sha256sum | cut -c1-12
 }
 
+# cached_unused PATH: nobody has used it for 30 days, after which it goes from the cache when something new comes. The date of
+# PATH is that of its last use.
+cached_unused() { [ -n "$(find "$1" -maxdepth 0 -mtime +30)" ]; }
+
+# cache_forget FOLDER KEPT...: removes the folders in that folder of the cache, with their logs, that nobody uses any more, but for
+# those that are KEPT
+cache_forget() {
+	local dir
+	for dir in "$CACHE/$1"/*/; do
+		dir=${dir%/}
+		! printf '%s\n' "${@:2}" | grep -qxFe "$dir" && cached_unused "$dir" || continue
+		say "removing what nobody has used for 30 days: $dir"
+		rm -rf --one-file-system "$dir" "$dir.log"
+	done
+}
+
 # once LOCK TEST... -- COMMAND...: runs COMMAND under a lock, unless TEST says that another has done it
 once() {
 	local lock=$1 test=()

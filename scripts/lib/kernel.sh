@@ -28,12 +28,26 @@ kernel_dir() {
 	echo "$CACHE/kernels/$1-$2-$3-$(hash_of "${files[@]}" "$TOP/scripts/kernels/build-"{common,"$1"} -- "$(tree_release "$4")")"
 }
 
-# kernel_need ARCH VERSION CONFIGS TREEDIR: builds it unless it is there
+# kernel_need ARCH VERSION CONFIGS TREEDIR: builds it unless it is there. When one is built, those that belong to no guest any
+# more go.
 kernel_need() {
 	local dir
 	dir=$(kernel_dir "$@")
-	once "$CACHE/locks/${dir##*/}" test -e "$dir" -- kernel_make "$@" "$dir"
+	once "$CACHE/locks/${dir##*/}" test -e "$dir" -- kernel_make_anew "$@" "$dir"
+	touch -- "$dir"
 }
+
+kernel_make_anew() {
+	local kept
+	mapfile -t kept < <(guest_rows | while read -r _ kind release version configs _; do
+		[ "$version" = - ] || kernel_dir "$(kernel_arch "$kind")" "$version" "$configs" "$(tree_dir "$release")"
+	done)
+	cache_forget kernels "$5" "${kept[@]}"
+	kernel_make "$@"
+}
+
+# kernel_arch KIND: what a guest of that kind runs
+kernel_arch() { if [ "$1" = uml ]; then echo uml; else echo x86; fi; }
 
 kernel_make() {
 	local arch=$1 version=$2 configs=$3 tree=$4 dir=$5 deb files name start=$SECONDS

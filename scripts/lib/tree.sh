@@ -11,12 +11,23 @@ tree_dir() {
 # tree_release DIR: the release that the tree is of. Kernels are keyed by it, so that a further package builds none.
 tree_release() { local name=${1##*/}; echo "${name%-*}"; }
 
-# tree_need TREE: makes it unless it is there
+# tree_need TREE: makes it unless it is there. When one is made, those that belong to no guest any more go.
 tree_need() {
 	local dir
 	dir=$(tree_dir "$1")
-	once "$CACHE/locks/tree-$1" test -e "$dir" -- tree_make "$1" "$dir"
+	once "$CACHE/locks/tree-$1" test -e "$dir" -- tree_make_anew "$1" "$dir"
+	touch -- "$dir"
 }
+
+tree_make_anew() {
+	local kept
+	mapfile -t kept < <(guest_rows | awk '{ print $3 }' | sort -u | while read -r tree; do tree_dir "$tree"; done)
+	cache_forget trees "$2" "${kept[@]}"
+	tree_make "$@"
+}
+
+# guest_rows: the lines of scripts/kernels/guests
+guest_rows() { sed 's/#.*//' "$TOP/scripts/kernels/guests" | awk NF; }
 
 # tree_kernel DIR FLAVOUR: the newest of its kernels, or of their headers, of that flavour: amd64, cloud-amd64 or rt-amd64
 tree_kernel() {
