@@ -70,7 +70,7 @@ static int accept_reply_sent(struct kiw_ep *ep)
 	if (err)
 		return err;
 	if (su->terms.p2p) {
-		kiw_ep_deadline(ep, kiw_mpa_secs());
+		kiw_ep_deadline(ep, kiw_mpa_secs(ep->dev));
 		kiw_ep_enter(ep, KIW_ST_RTR_WAIT);
 	} else {
 		kiw_ep_established(ep);
@@ -104,7 +104,7 @@ void kiw_reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const void 
 	rep->pd_len = pd_len;
 	ep->su->out_len = kiw_mpa_build(ep->su->out, rep);
 	ep->su->out_sent = 0;
-	kiw_ep_deadline(ep, kiw_mpa_secs());
+	kiw_ep_deadline(ep, kiw_mpa_secs(ep->dev));
 	kiw_ep_enter(ep, KIW_ST_REPLY_SEND);
 }
 
@@ -294,8 +294,8 @@ void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 		kiw_sock_close(sock, true);
 	} else {
 		ep->sock = sock;
-		kiw_ep_config(ep->su);
-		kiw_ep_deadline(ep, kiw_mpa_secs());
+		kiw_ep_config(ep->dev, ep->su);
+		kiw_ep_deadline(ep, kiw_mpa_secs(ep->dev));
 		kiw_ep_enter(ep, KIW_ST_REQUEST_WAIT);
 		if (kiw_ep_hook(ep, &l->ep.saved) || !kiw_listener_add(l, ep)) {
 			ibdev_dbg(&ep->dev->ibdev,
@@ -321,7 +321,7 @@ static int accept_request(struct kiw_ep *ep, struct iw_cm_id *id,
 
 	if (param->ird > KIW_MAX_RD_ATOM || param->ord > KIW_MAX_RD_ATOM)
 		return -EINVAL;
-	kiw_ep_config(su);	/* the user may have taken a while */
+	kiw_ep_config(ep->dev, su);	/* the user may have taken a while */
 	su->cfg.ird = param->ird;
 	su->cfg.ord = param->ord;
 	/* Where the peer's ORD is beyond us it has to lower it: that it is told is enough. */

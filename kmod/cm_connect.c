@@ -258,7 +258,7 @@ static int connect_check(struct kiw_ep *ep, const struct iw_cm_id *id,
 	if (err)
 		return err;
 
-	kiw_ep_config(su);
+	kiw_ep_config(ep->dev, su);
 	su->cfg.ird = param->ird;
 	su->cfg.ord = param->ord;
 	su->pd_len = param->private_data_len;
@@ -280,7 +280,7 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
 	err = kiw_ep_bind_qp(ep, qpn);
 	if (err)
 		return err;
-	kiw_ep_deadline(ep, kiw_connect_secs());
+	kiw_ep_deadline(ep, kiw_connect_secs(ep->dev));
 	err = kiw_dial(ep, sock);
 	if (!err)
 		kiw_ep_set_id(ep, id);

@@ -293,8 +293,8 @@ static void ep_owe_end(struct kiw_ep *ep, int status)
 int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
 {
 	struct kiw_stream *s;
-	bool first = ep->ops->initiates || (!terms->p2p && kiw_responder_sends_first());
-	unsigned int secs = kiw_keepalive_secs();
+	bool first = ep->ops->initiates || (!terms->p2p && kiw_responder_sends_first(ep->dev));
+	unsigned int secs = kiw_keepalive_secs(ep->dev);
 
 	lockdep_assert_held(&ep->mutex);
 	kiw_ep_unhook(ep);

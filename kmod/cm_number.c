@@ -49,9 +49,11 @@ MODULE_PARM_DESC(qpn_port,
 /* --- what both roles do --------------------------------------------------------------------- */
 
 /* What this side wants: the peer-to-peer model, since either end may be the first to send. */
-static void number_config(struct kiw_startup *su, const struct kiw_peer *peer)
+static void number_config(const struct kiw_ep *ep, const struct kiw_peer *peer)
 {
-	kiw_ep_config(su);
+	struct kiw_startup *su = ep->su;
+
+	kiw_ep_config(ep->dev, su);
 	su->cfg.rev = KIW_MPA_REV_2;
 	su->cfg.p2p = true;
 	su->cfg.ird = peer->ird;
@@ -136,7 +138,7 @@ static int dial_begin(struct kiw_ep *ep)
 
 	if (!kiw_qp_peer(ep->qp, &peer))
 		return -ECONNABORTED;
-	number_config(su, &peer);
+	number_config(ep, &peer);
 	number_sockaddr(&su->local, &peer.local, 0);
 	number_sockaddr(&su->remote, &peer.remote, qpn_port);
 	su->pd_len = KIW_NUMBER_LEN;
@@ -150,7 +152,7 @@ static int dial_begin(struct kiw_ep *ep)
 		err = kiw_sock_create(ep->dev, ep->dev->net, NULL, &su->local, &sock);
 	if (err)
 		return err;
-	kiw_ep_deadline(ep, kiw_connect_secs());
+	kiw_ep_deadline(ep, kiw_connect_secs(ep->dev));
 	return kiw_dial(ep, sock);
 }
 
@@ -309,7 +311,7 @@ static void answer_request(struct kiw_ep *ep)
 			answer_refuse(ep);
 		return;
 	}
-	number_config(su, &peer);
+	number_config(ep, &peer);
 	if (kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms) == KIW_ERR_LLP_FRAME) {
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 		return;

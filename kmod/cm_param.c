@@ -2,7 +2,15 @@
 /* What an administrator may set about the start-up and the life of connections. */
 #include "cm_priv.h"
 
+#include <linux/kernel.h>
 #include <linux/moduleparam.h>
+#include <linux/sysfs.h>
+
+#include "options.h"
+
+#define CM_RTR_MAX		(KIW_RTR_SEND | KIW_RTR_WRITE | KIW_RTR_READ)
+#define CM_SECS_MAX		300
+#define CM_KEEPALIVE_MAX	32767	/* seconds, TCP's own limit */
 
 static bool crc;
 module_param(crc, bool, 0644);
@@ -29,7 +37,7 @@ MODULE_PARM_DESC(p2p, "Connect in the peer-to-peer model, which needs mpa_rev=2 
 
 static int cm_set_rtr(const char *val, const struct kernel_param *kp)
 {
-	return param_set_uint_minmax(val, kp, 1, KIW_RTR_SEND | KIW_RTR_WRITE | KIW_RTR_READ);
+	return param_set_uint_minmax(val, kp, 1, CM_RTR_MAX);
 }
 
 static const struct kernel_param_ops rtr_ops = { .set = cm_set_rtr, .get = param_get_uint };
@@ -50,7 +58,7 @@ MODULE_PARM_DESC(large,
 
 static int cm_set_secs(const char *val, const struct kernel_param *kp)
 {
-	return param_set_uint_minmax(val, kp, 1, 300);
+	return param_set_uint_minmax(val, kp, 1, CM_SECS_MAX);
 }
 
 static const struct kernel_param_ops secs_ops = { .set = cm_set_secs, .get = param_get_uint };
@@ -65,7 +73,7 @@ MODULE_PARM_DESC(mpa_timeout,
 
 static int cm_set_keepalive(const char *val, const struct kernel_param *kp)
 {
-	return param_set_uint_minmax(val, kp, 0, 32767);
+	return param_set_uint_minmax(val, kp, 0, CM_KEEPALIVE_MAX);
 }
 
 static const struct kernel_param_ops keepalive_ops = {
@@ -78,20 +86,121 @@ module_param_cb(keepalive, &keepalive_ops, &keepalive, 0644);
 MODULE_PARM_DESC(keepalive,
 		 "Seconds of silence after which TCP probes for the peer, 0 for never (default: 0)");
 
+/* --- options of a link --------------------------------------------------------------------- */
+
+/*
+ * The parameter of the module that each option stands for: a bool at @flag, or a number from @min
+ * to @max at @number
+ */
+static const struct cm_option {
+	const bool		*flag;
+	const unsigned int	*number;
+	unsigned int		min;
+	unsigned int		max;
+} cm_options[KIW_OPTION_COUNT] = {
+	[KIW_OPTION_CRC] = { .flag = &crc },
+	[KIW_OPTION_MARKERS] = { .flag = &markers },
+	[KIW_OPTION_MPA_REV] = { .number = &mpa_rev, .min = KIW_MPA_REV_1, .max = KIW_MPA_REV_2 },
+	[KIW_OPTION_P2P] = { .flag = &p2p },
+	[KIW_OPTION_RTR] = { .number = &rtr, .min = 1, .max = CM_RTR_MAX },
+	[KIW_OPTION_RESPONDER_FIRST] = { .flag = &responder_first },
+	[KIW_OPTION_LARGE] = { .flag = &large },
+	[KIW_OPTION_CONNECT_TIMEOUT] = {
+		.number = &connect_timeout, .min = 1, .max = CM_SECS_MAX,
+	},
+	[KIW_OPTION_MPA_TIMEOUT] = { .number = &mpa_timeout, .min = 1, .max = CM_SECS_MAX },
+	[KIW_OPTION_KEEPALIVE] = { .number = &keepalive, .min = 0, .max = CM_KEEPALIVE_MAX },
+};
+
+/* What holds for the link right now */
+static unsigned int cm_option(const struct kiw_options *options, enum kiw_option which)
+{
+	const struct cm_option *option = &cm_options[which];
+	int value = READ_ONCE(options->value[which]);
+
+	if (value >= 0)
+		return value;
+	return option->flag ? READ_ONCE(*option->flag) : READ_ONCE(*option->number);
+}
+
+/**
+ * kiw_options_init() - the parameters of the module hold
+ * @options: those of a new link
+ */
+void kiw_options_init(struct kiw_options *options)
+{
+	memset(options->value, 0xff, sizeof(options->value));
+}
+
+/**
+ * kiw_option_show() - write what holds for a link, in the form of the module's parameter
+ * @options: those of the link
+ * @which: one of them
+ * @buf: page for a file of sysfs
+ *
+ * Return: bytes in @buf.
+ */
+ssize_t kiw_option_show(const struct kiw_options *options, enum kiw_option which, char *buf)
+{
+	unsigned int value = cm_option(options, which);
+
+	if (cm_options[which].flag)
+		return sysfs_emit(buf, "%c\n", value ? 'Y' : 'N');
+	return sysfs_emit(buf, "%u\n", value);
+}
+
+/**
+ * kiw_option_store() - set an option for the connections to come
+ * @options: those of the link
+ * @which: one of them
+ * @buf: a value as the parameter of the module takes it, or "default": that parameter holds again
+ * @count: bytes at @buf
+ *
+ * Return: @count, or a negative errno if there is no such value; nothing has changed then.
+ */
+ssize_t kiw_option_store(struct kiw_options *options, enum kiw_option which, const char *buf,
+			 size_t count)
+{
+	const struct cm_option *option = &cm_options[which];
+	unsigned int number;
+	bool flag;
+	int err;
+
+	if (sysfs_streq(buf, "default")) {
+		WRITE_ONCE(options->value[which], -1);
+		return count;
+	}
+	if (option->flag) {
+		err = kstrtobool(buf, &flag);
+		number = !err && flag;
+	} else {
+		err = kstrtouint(buf, 0, &number);
+		if (!err && (number < option->min || number > option->max))
+			err = -EINVAL;
+	}
+	if (err)
+		return err;
+	WRITE_ONCE(options->value[which], number);
+	return count;
+}
+
 /**
  * kiw_ep_config() - note what this side wants, as configured right now
+ * @dev: device of the connection
  * @su: start-up; IRD and ORD are left at what the device can do
  */
-void kiw_ep_config(struct kiw_startup *su)
+void kiw_ep_config(const struct kiw_device *dev, struct kiw_startup *su)
 {
+	const struct kiw_options *options = &dev->options;
+
 	su->cfg = (struct kiw_mpa_cfg) {
-		.rev = READ_ONCE(mpa_rev),
-		.crc = READ_ONCE(crc),
-		.markers = READ_ONCE(markers),
-		.p2p = READ_ONCE(p2p),
-		.large = READ_ONCE(large),
+		.rev = cm_option(options, KIW_OPTION_MPA_REV),
+		.crc = cm_option(options, KIW_OPTION_CRC),
+		.markers = cm_option(options, KIW_OPTION_MARKERS),
+		.p2p = cm_option(options, KIW_OPTION_P2P),
+		.large = cm_option(options, KIW_OPTION_LARGE),
 		.ext = true,
-		.rtr = READ_ONCE(rtr),
+		.rtr = cm_option(options, KIW_OPTION_RTR),
 		.ird = KIW_MAX_RD_ATOM,
 		.ord = KIW_MAX_RD_ATOM,
 		.ird_max = KIW_MAX_RD_ATOM,
@@ -101,25 +210,25 @@ void kiw_ep_config(struct kiw_startup *su)
 }
 
 /** kiw_responder_sends_first() - a responder doesn't wait for its peer, against RFC 5044 */
-bool kiw_responder_sends_first(void)
+bool kiw_responder_sends_first(const struct kiw_device *dev)
 {
-	return READ_ONCE(responder_first);
+	return cm_option(&dev->options, KIW_OPTION_RESPONDER_FIRST);
 }
 
 /** kiw_keepalive_secs() - silence after which TCP probes for the peer, in seconds, or 0 */
-unsigned int kiw_keepalive_secs(void)
+unsigned int kiw_keepalive_secs(const struct kiw_device *dev)
 {
-	return READ_ONCE(keepalive);
+	return cm_option(&dev->options, KIW_OPTION_KEEPALIVE);
 }
 
 /** kiw_connect_secs() - time for TCP and the Reply, in seconds */
-unsigned int kiw_connect_secs(void)
+unsigned int kiw_connect_secs(const struct kiw_device *dev)
 {
-	return READ_ONCE(connect_timeout);
+	return cm_option(&dev->options, KIW_OPTION_CONNECT_TIMEOUT);
 }
 
 /** kiw_mpa_secs() - time that a responder gives its peer for each step, in seconds */
-unsigned int kiw_mpa_secs(void)
+unsigned int kiw_mpa_secs(const struct kiw_device *dev)
 {
-	return READ_ONCE(mpa_timeout);
+	return cm_option(&dev->options, KIW_OPTION_MPA_TIMEOUT);
 }

@@ -8,7 +8,7 @@
  *	cm_connect.c	start-up of the initiator
  *	cm_queue.c	requests that wait for their listener's user
  *	cm_ep.c		endpoints: life, what iw_cm is told, the end
- *	cm_param.c	parameters
+ *	cm_param.c	parameters, and options of a link
  *	cm_sock.c	sockets, addresses, start-up frames in and out
  *
  * Each calls those below it; cm_ep.c calls the role of an endpoint by its struct kiw_ep_ops.
@@ -312,11 +312,11 @@ static inline void kiw_ep_put(struct kiw_ep *ep)
 }
 
 /* cm_param.c */
-void kiw_ep_config(struct kiw_startup *su);
-bool kiw_responder_sends_first(void);
-unsigned int kiw_keepalive_secs(void);
-unsigned int kiw_connect_secs(void);
-unsigned int kiw_mpa_secs(void);
+void kiw_ep_config(const struct kiw_device *dev, struct kiw_startup *su);
+bool kiw_responder_sends_first(const struct kiw_device *dev);
+unsigned int kiw_keepalive_secs(const struct kiw_device *dev);
+unsigned int kiw_connect_secs(const struct kiw_device *dev);
+unsigned int kiw_mpa_secs(const struct kiw_device *dev);
 
 /* cm_ep.c */
 struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size,

@@ -26,6 +26,7 @@
 #include "mr.h"
 #include "mw.h"
 #include "netdev.h"
+#include "options.h"
 #include "qp.h"
 #include "res.h"
 #include "srq.h"
@@ -448,9 +449,53 @@ static ssize_t board_id_show(struct device *device, struct device_attribute *att
 }
 static DEVICE_ATTR_RO(board_id);
 
+static ssize_t option_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	struct kiw_device *dev = rdma_device_to_drv_device(device, struct kiw_device, ibdev);
+	struct dev_ext_attribute *option = container_of(attr, struct dev_ext_attribute, attr);
+
+	return kiw_option_show(&dev->options, (uintptr_t)option->var, buf);
+}
+
+static ssize_t option_store(struct device *device, struct device_attribute *attr, const char *buf,
+			    size_t count)
+{
+	struct kiw_device *dev = rdma_device_to_drv_device(device, struct kiw_device, ibdev);
+	struct dev_ext_attribute *option = container_of(attr, struct dev_ext_attribute, attr);
+
+	return kiw_option_store(&dev->options, (uintptr_t)option->var, buf, count);
+}
+
+#define DEVICE_OPTION(name, which)					\
+	static struct dev_ext_attribute option_##name = {		\
+		__ATTR(name, 0644, option_show, option_store),		\
+		(void *)(uintptr_t)KIW_OPTION_##which,			\
+	}
+
+DEVICE_OPTION(crc, CRC);
+DEVICE_OPTION(markers, MARKERS);
+DEVICE_OPTION(mpa_rev, MPA_REV);
+DEVICE_OPTION(p2p, P2P);
+DEVICE_OPTION(rtr, RTR);
+DEVICE_OPTION(responder_first, RESPONDER_FIRST);
+DEVICE_OPTION(large, LARGE);
+DEVICE_OPTION(connect_timeout, CONNECT_TIMEOUT);
+DEVICE_OPTION(mpa_timeout, MPA_TIMEOUT);
+DEVICE_OPTION(keepalive, KEEPALIVE);
+
 static struct attribute *device_attributes[] = {
 	&dev_attr_hca_type.attr,
 	&dev_attr_board_id.attr,
+	&option_crc.attr.attr,
+	&option_markers.attr.attr,
+	&option_mpa_rev.attr.attr,
+	&option_p2p.attr.attr,
+	&option_rtr.attr.attr,
+	&option_responder_first.attr.attr,
+	&option_large.attr.attr,
+	&option_connect_timeout.attr.attr,
+	&option_mpa_timeout.attr.attr,
+	&option_keepalive.attr.attr,
 	NULL
 };
 
@@ -559,6 +604,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	INIT_LIST_HEAD(&dev->eps);
 	refcount_set(&dev->ep_count, 1);
 	init_completion(&dev->ep_none);
+	kiw_options_init(&dev->options);
 	INIT_WORK(&dev->farewell, device_farewell);
 
 	eth_random_addr(dev->fallback_mac);

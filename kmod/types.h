@@ -17,6 +17,7 @@
 
 #include "arena.h"
 #include "gid.h"
+#include "options.h"
 #include "stats.h"
 
 /* Limits that query_device reports and the verbs enforce. */
@@ -73,6 +74,7 @@
  * @num_pd: protection domains that exist, at most KIW_MAX_PD
  * @num_ah: address handles that exist, at most KIW_MAX_AH
  * @num_group: attachments of datagram QPs to groups, at most KIW_MAX_GROUP
+ * @options: what an administrator has set for this link
  * @farewell: puts the last reference, some time after dealloc_driver
  * @stats: counters
  *
@@ -113,6 +115,8 @@ struct kiw_device {
 	atomic_t		num_pd;
 	atomic_t		num_ah;
 	atomic_t		num_group;
+
+	struct kiw_options	options;
 
 	struct work_struct	farewell;
 	struct kiw_stats	stats;
