@@ -10,8 +10,13 @@ mkdir -p "$CACHE/machines"
 LAB=$(mktemp -d --suffix=.$$ "$CACHE/machines/XXXXXX")
 # What a run that was killed has left
 for old in "$CACHE"/machines/*; do [ -d "/proc/${old##*.}" ] || rm -rf --one-file-system "$old"; done
+# Packages that were downloaded, by machine: a folder of the cache for each release
+declare -A DEBS
 forget_machines() {
-	local root
+	local root name
+	for name in "${!DEBS[@]}"; do
+		cp -aln "$LAB/$name/upper/var/cache/apt/archives"/*.deb "${DEBS[$name]}/"
+	done 2>/dev/null
 	for root in "$LAB"/*/tree; do
 		[ ! -d "$root" ] || umount -R "$root"
 	done 2>/dev/null
@@ -21,15 +26,17 @@ trap forget_machines EXIT
 trap 'exit 143' INT TERM HUP
 
 machine() {
-	local root=$LAB/$1/tree tree node debs=$CACHE/debs/$2-machines
+	local root=$LAB/$1/tree tree node archives=$LAB/$1/upper/var/cache/apt/archives
 	tree_need "$2" || return 1
 	tree=$(tree_dir "$2")
-	mkdir -p "$LAB/$1"/{tree,upper,work} "$debs/partial" &&
+	DEBS[$1]=$CACHE/debs/$2-machines
+	# Links of its own to the cached packages: machines that are used at the same time would wait for each other's apt.
+	mkdir -p "$LAB/$1"/{tree,work} "$archives" "${DEBS[$1]}" &&
+		find "${DEBS[$1]}" -maxdepth 1 -name '*.deb' -exec cp -alt "$archives" {} + &&
 		mount -t overlay -o "xino=on,lowerdir=$tree,upperdir=$LAB/$1/upper,workdir=$LAB/$1/work" overlay "$root" &&
 		mount -t proc proc "$root/proc" && mount -t tmpfs tmpfs "$root/run" && mount -t tmpfs tmpfs "$root/tmp" &&
 		mount -t tmpfs -o mode=755 tmpfs "$root/dev" && ln -s /proc/self/fd "$root/dev/fd" &&
-		mkdir "$root/dev/shm" && mkdir -p "$root/var/cache/apt/archives" &&
-		mount --bind "$debs" "$root/var/cache/apt/archives" || return 1
+		mkdir "$root/dev/shm" || return 1
 	for node in null zero full random urandom tty; do
 		: >"$root/dev/$node"
 		mount --bind "/dev/$node" "$root/dev/$node" || return 1
