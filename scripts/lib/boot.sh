@@ -2,7 +2,7 @@
 # Boots a guest of either kind, or two joined by wires. Sourced after build.sh. The caller has set TREE, KERNEL (or empty: the
 # tree's own), IMAGE, KVER, MEMORY, DEST, SIW (or empty), bench (1 or empty) and RUN, the folder of this run: out/ and ctl/ are
 # shared with the guest; ROOT, what a guest in QEMU has for its root; for run_guest also kind, guest, gcov, bare, peers, params,
-# allowed, boot, two (1 or empty) and wire.
+# allowed, boot, two (1 or empty), wire and join.
 
 # nth_cpu N: that one, from 0 on, of the CPUs that this process may use; nothing where there are fewer
 nth_cpu() {
@@ -95,7 +95,7 @@ share() { SHARES+=(-virtfs "local,path=$2,mount_tag=$1,security_model=none,multi
 
 # boot_qemu: becomes the guest. The root comes by virtiofs where the machine has its daemon, else by 9p.
 boot_qemu() {
-	local daemon socket memory=(-m "$MEMORY") transport=9p
+	local number=1 daemon socket memory=(-m "$MEMORY") transport=9p
 	SHARES=()
 	daemon=$(ls /usr/libexec/virtiofsd /usr/lib/qemu/virtiofsd 2>/dev/null | head -n 1 || :)
 	if [ -n "$daemon" ]; then
@@ -119,6 +119,10 @@ boot_qemu() {
 	share ctl "$RUN/ctl"
 	[ -z "$KERNEL" ] || share mods "$KERNEL/mods" ro
 	[ -z "$SIW" ] || share siw "$SIW" ro
+	# A frame that comes before the other guest is there is lost.
+	[[ ${join%:*} < ${join#*:} ]] || number=2
+	[ -z "$join" ] || SHARES+=(-netdev "dgram,id=join,local.type=unix,local.path=${join%:*},remote.type=unix,remote.path=${join#*:}"
+		-device "virtio-net-pci,netdev=join,mac=02:00:00:00:01:0$number")
 	# The console log needs a descriptor of its own: standard output and error belong to the command.
 	exec setpriv --pdeathsig KILL qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35 \
 		"${ACCEL[@]}" -smp 2 "${memory[@]}" -kernel "$IMAGE" -initrd "$INITRD" \
