@@ -93,21 +93,6 @@ static void pump_give_back(struct kiw_stream *s, bool backlog)
 	}
 }
 
-/* The peer has closed its direction, and all that came before was taken. */
-static void pump_fin_received(struct kiw_stream *s)
-{
-	bool running = s->qp->state == KIW_QP_RTS;
-	bool busy;
-
-	s->fin_received = true;
-	if (running)
-		kiw_sq_rest(&s->qp->sq);
-	busy = pump_unfinished(s);
-	if (running && busy)
-		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-	kiw_stream_event(s, busy ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
-}
-
 /*
  * Take what TCP has for us, in the midst of its @backlog or not. Did the connection break, or did
  * the peer close it, behind that?
@@ -120,13 +105,19 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 	kiw_rx_pump(s);
 	pump_give_back(s, backlog);
 	if (sk->sk_err) {
-		/* TCP says EPIPE where the reset answers what was sent behind the peer's FIN. */
-		if (sk->sk_err == EPIPE && pump_by_number(s) && !s->fin_received)
-			pump_fin_received(s);
 		pump_lost(s);
 	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more &&
 		   !kiw_receive_waits(&s->rx)) {
-		pump_fin_received(s);
+		bool running = s->qp->state == KIW_QP_RTS;
+		bool busy;
+
+		s->fin_received = true;
+		if (running)
+			kiw_sq_rest(&s->qp->sq);
+		busy = pump_unfinished(s);
+		if (running && busy)
+			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+		kiw_stream_event(s, busy ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
 	} else {
 		return;
 	}
