@@ -63,7 +63,8 @@ int kiw_fpdu_put(struct kiw_builder *f, const void *p, u32 n);
  * @n: how many
  * @fault: with -EFAULT, what is wrong with the region
  *
- * Each run of bytes comes with a look-up of its own, since a region may go at any time.
+ * Each run of bytes is checked by itself. The region is looked up again only where it isn't the one
+ * that the batch copied from last.
  *
  * Return: 0, -ENOMEM or -EFAULT.
  */

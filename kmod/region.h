@@ -4,7 +4,9 @@
  * those of processes, mw.c makes windows.
  *
  * A use of a region is a look-up with all checks, copies, and the end of the use. It takes no
- * reference and leaves no pointer behind. How a region goes depends on its kind:
+ * reference and leaves no pointer behind. Copies that follow each other may share a use: each is
+ * checked, and only the look-up is saved (kiw_region_go_on()). How a region goes depends on its
+ * kind:
  *
  *   %KIW_REGION_USER	is good from kiw_region_add() to kiw_region_remove(), which waits until all
  *			uses have ended. Uses take no lock.

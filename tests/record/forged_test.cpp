@@ -86,6 +86,36 @@ TEST_F(Forgery, AnyOrderIsGood)
 		EXPECT_TRUE(segment_is(n, static_cast<std::uint8_t>(n + 1)));
 }
 
+// They come in one packet, and share the look-up of their region: what one may, the next may not.
+TEST_F(Forgery, EachOfATrainIsChecked)
+{
+	const vt::Region other(right.pd(), size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	const vt::Region locals(right.pd(), size, IBV_ACCESS_LOCAL_WRITE);
+	std::vector<ud::Bytes> all;
+	const auto add = [&](std::uint32_t id, std::uint32_t rkey, std::uint64_t remote) {
+		all.push_back(
+			segment({.rkey = rkey, .remote = remote, .length = size, .seg_size = size, .id = id}, 0, 0x99));
+	};
+
+	add(1, right.rkey(), right.remote());
+	add(2, right.rkey() ^ 1, right.remote() + size);
+	add(3, right.rkey(), right.remote() + right.memory().size() - size + 1);
+	add(4, right.rkey(), right.remote() - 1);
+	add(5, locals.rkey(), locals.address());
+	add(6, other.rkey(), other.address() + 1);
+	add(7, other.rkey(), other.address());
+	add(8, right.rkey(), right.remote() + 2 * size);
+	socket.send_together("10.77.0.2", right.number(), all);
+	for (const std::uint32_t id : {1, 7, 8})
+		EXPECT_EQ(right.arrived().record.msg_id, id);
+	expect_good();
+	expect_dropped("ud_record_refused", 5);
+	EXPECT_TRUE(segment_is(0, 0x99));
+	EXPECT_TRUE(segment_is(1, 0xee));
+	EXPECT_TRUE(segment_is(2, 0x99));
+	EXPECT_TRUE(vt::all_equal(right.bytes(right.memory().size() - size, size), 0xee));
+}
+
 TEST_F(Forgery, AgainIsNotPlacedAgain)
 {
 	const Forged all = message(3);

@@ -24,6 +24,24 @@ int open_uverbs(const ibv_device *device)
 	return fd;
 }
 
+namespace {
+
+/// Carries out a command of write() with words of the driver behind the core's own. Return: 0 or an errno
+template <typename Command, typename Response>
+int call(int fd, std::uint32_t number, Command &command, Response &response, const std::vector<std::uint32_t> &own)
+{
+	const std::size_t size = offsetof(Command, own) + own.size() * sizeof(own[0]);
+
+	command.header.command = number;
+	command.header.in_words = static_cast<std::uint16_t>(size / 4);
+	command.header.out_words = sizeof(response) / 4;
+	command.response = reinterpret_cast<std::uintptr_t>(&response);
+	std::copy(own.begin(), own.end(), command.own.begin());
+	return ::write(fd, &command, size) < 0 ? errno : 0;
+}
+
+} // namespace
+
 int get_context(int fd, const std::vector<std::uint32_t> &own, kiw_get_context_resp &told)
 {
 	struct {
@@ -36,13 +54,7 @@ int get_context(int fd, const std::vector<std::uint32_t> &own, kiw_get_context_r
 		std::array<std::uint32_t, 4> own;
 	} command{};
 
-	const std::size_t size = offsetof(decltype(command), own) + own.size() * sizeof(own[0]);
-	command.header.command = IB_USER_VERBS_CMD_GET_CONTEXT;
-	command.header.in_words = static_cast<std::uint16_t>(size / 4);
-	command.header.out_words = sizeof(response) / 4;
-	command.response = reinterpret_cast<std::uintptr_t>(&response);
-	std::copy(own.begin(), own.end(), command.own.begin());
-	const int error = ::write(fd, &command, size) < 0 ? errno : 0;
+	const int error = call(fd, IB_USER_VERBS_CMD_GET_CONTEXT, command, response, own);
 	if (!error)
 		::close(static_cast<int>(response.async_fd));
 	told = response.own;
@@ -64,15 +76,9 @@ int make_cq(int fd, const std::vector<std::uint32_t> &own)
 		std::array<std::uint32_t, 4> own;
 	} command{};
 
-	const std::size_t size = offsetof(decltype(command), own) + own.size() * sizeof(own[0]);
-	command.header.command = IB_USER_VERBS_CMD_CREATE_CQ;
-	command.header.in_words = static_cast<std::uint16_t>(size / 4);
-	command.header.out_words = sizeof(response) / 4;
-	command.response = reinterpret_cast<std::uintptr_t>(&response);
 	command.entries = 8;
 	command.channel = -1;
-	std::copy(own.begin(), own.end(), command.own.begin());
-	return ::write(fd, &command, size) < 0 ? errno : 0;
+	return call(fd, IB_USER_VERBS_CMD_CREATE_CQ, command, response, own);
 }
 
 } // namespace vt
