@@ -28,30 +28,55 @@
 /* --- receiving ----------------------------------------------------------------------------- */
 
 /*
- * Programs that connect by number expect no word of a peer that has gone, as InfiniBand has none:
- * what they have posted stays as it is, until requests have waited long enough (qp.c).
+ * Is anything under way that the end of the connection breaks off? Programs that connect by number
+ * expect no word of a peer that has gone, as InfiniBand has none: what they have posted and we
+ * haven't taken up stays as it is, until requests have waited long enough (qp.c).
  */
-static bool pump_by_number(const struct kiw_stream *s)
-{
-	return READ_ONCE(s->qp->by_number);
-}
-
-/* Is anything under way that the end of the peer's direction breaks off? */
 static bool pump_unfinished(const struct kiw_stream *s)
 {
-	return !s->rx.between || (pump_by_number(s) ? kiw_tx_begun(s) : kiw_tx_unfinished(s));
+	if (!s->rx.between)
+		return true;
+	if (!kiw_stream_by_number(s))
+		return kiw_tx_unfinished(s);
+	return kiw_tx_begun(s) || (s->sk->sk_err && kiw_stream_lends(s));
 }
 
 static void pump_lost(struct kiw_stream *s)
 {
-	if (s->qp->state == KIW_QP_CLOSING && pump_by_number(s) && !kiw_stream_lends(s)) {
-		/* What was sent to a peer that had gone already: its reset is no news. */
+	/* What was sent to a peer that had gone already: its reset is no news. */
+	if (s->qp->state == KIW_QP_CLOSING && kiw_stream_by_number(s) && !kiw_stream_lends(s))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
-		return;
-	}
-	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING)
-		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-	kiw_stream_event(s, KIW_EV_LLP_LOST);
+	else
+		kiw_stream_broken_off(s, KIW_EV_LLP_LOST);
+}
+
+/* The peer has closed its direction, or, by number, has reset the connection. */
+static void pump_peer_gone(struct kiw_stream *s)
+{
+	s->fin_received = true;
+	if (s->qp->state == KIW_QP_RTS)
+		kiw_sq_rest(&s->qp->sq);
+	if (pump_unfinished(s))
+		kiw_stream_broken_off(s, KIW_EV_PEER_FIN_BUSY);
+	else
+		kiw_stream_event(s, KIW_EV_PEER_FIN);
+}
+
+/*
+ * What is under way when a connection by number ends has had its time, or none is any more: TCP may
+ * have taken the rest of it while it handled the peer's FIN.
+ */
+static void pump_look_again(struct kiw_stream *s)
+{
+	unsigned long now = jiffies;
+
+	s->rx_more = false;
+	if (!s->sk->sk_err && !pump_unfinished(s))
+		kiw_stream_event(s, KIW_EV_PEER_FIN);
+	else if (time_before(now, s->gone_end))
+		kiw_stream_queue_late(s, s->gone_end - now);
+	else
+		kiw_stream_broken_off(s, KIW_EV_LLP_LOST);
 }
 
 /*
@@ -101,26 +126,18 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 {
 	struct sock *sk = s->sk;
 
+	if (s->gone)
+		return;
 	s->rx_more = false;
 	kiw_rx_pump(s);
 	pump_give_back(s, backlog);
-	if (sk->sk_err) {
+	if (sk->sk_err && !(kiw_stream_by_number(s) && s->qp->state == KIW_QP_RTS))
 		pump_lost(s);
-	} else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more &&
-		   !kiw_receive_waits(&s->rx)) {
-		bool running = s->qp->state == KIW_QP_RTS;
-		bool busy;
-
-		s->fin_received = true;
-		if (running)
-			kiw_sq_rest(&s->qp->sq);
-		busy = pump_unfinished(s);
-		if (running && busy)
-			kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-		kiw_stream_event(s, busy ? KIW_EV_PEER_FIN_BUSY : KIW_EV_PEER_FIN);
-	} else {
+	else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more &&
+		 !kiw_receive_waits(&s->rx))
+		pump_peer_gone(s);
+	else
 		return;
-	}
 	kiw_stream_kick(s);
 }
 
@@ -129,7 +146,7 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 /* Both directions may be closed by now. */
 static void pump_check_closed(struct kiw_stream *s)
 {
-	if (s->fin_sent && s->fin_received && !kiw_stream_lends(s) &&
+	if (s->fin_sent && s->fin_received && !s->gone && !kiw_stream_lends(s) &&
 	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
 }
@@ -195,7 +212,7 @@ static void pump_act_end(struct kiw_stream *s)
 
 static bool pump_keeps_receives(const struct kiw_stream *s)
 {
-	return pump_by_number(s) &&
+	return kiw_stream_by_number(s) &&
 	       (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_IDLE);
 }
 
@@ -244,7 +261,9 @@ static bool pump_round(struct kiw_stream *s, int batches)
 	s->due = false;
 	pump_take_back(s);
 	/* A message that is held may have its receive request by now, or has waited long enough. */
-	if (s->rx_more || kiw_receive_waits(&s->rx))
+	if (s->gone)
+		pump_look_again(s);
+	else if (s->rx_more || kiw_receive_waits(&s->rx))
 		pump_receive(s, false);
 	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
 		more = kiw_tx_run(s, batches);

@@ -101,11 +101,8 @@ void kiw_rx_pump(struct kiw_stream *s)
 	kiw_stream_assert_held(s);
 	readable = kiw_cursor_open(&cur, &ahead, sk, start, first + tcp_inq(sk));
 	fpdus = rx_feed(s, &cur.source);
-	if (!readable && !rx->stopped) {
-		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-		kiw_stream_event(s, KIW_EV_LLP_LOST);
-		kiw_stream_kick(s);
-	}
+	if (!readable && !rx->stopped)
+		kiw_stream_broken_off(s, KIW_EV_LLP_LOST);
 	/* TCP is to call back only when so many are there, beyond those that are consumed. */
 	WRITE_ONCE(sk->sk_rcvlowat,
 		   rx->stopped ? 1 :

@@ -4,6 +4,9 @@
 
 #include "trace.h"
 
+/* Time from the end of a connection by number until what is under way fails, in jiffies */
+#define STREAM_GRACE (2 * HZ)
+
 static struct workqueue_struct *stream_wq;
 
 void kiw_stream_queue(struct kiw_stream *s, unsigned long delay)
@@ -121,6 +124,7 @@ static struct kiw_qp_step stream_step(struct kiw_stream *s, enum kiw_qp_event ev
 	if (step.valid && step.next != s->qp->state) {
 		trace_kiw_qp_state(s->qp->ibqp.qp_num, event, s->qp->state, step.next);
 		WRITE_ONCE(s->qp->state, step.next);
+		s->gone = false;
 		if (event == KIW_EV_LLP_LOST || event == KIW_EV_PEER_FIN_BUSY)
 			kiw_qp_lost_peer(s->qp);
 		stream_act(s, step.actions, fault);
@@ -135,6 +139,25 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event)
 	if (event == KIW_EV_TERM_RECEIVED)
 		s->terminated = true;
 	return stream_step(s, event, &none).valid;
+}
+
+void kiw_stream_broken_off(struct kiw_stream *s, enum kiw_qp_event event)
+{
+	bool news = s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_CLOSING;
+
+	kiw_stream_assert_held(s);
+	if (news && kiw_stream_by_number(s) && !s->gone) {
+		s->gone = true;
+		s->gone_end = jiffies + STREAM_GRACE;
+		s->tx.stopped = true;
+		kiw_stream_queue_late(s, STREAM_GRACE);
+	}
+	if (s->gone && time_before(jiffies, s->gone_end))
+		return;
+	if (news)
+		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+	kiw_stream_event(s, event);
+	kiw_stream_kick(s);
 }
 
 /* Which asynchronous event goes with an error of the peer's making. */

@@ -43,6 +43,8 @@
  * @due: a callback asked for that meanwhile
  * @fin_sent: our direction is closed
  * @fin_received: the peer's direction is closed
+ * @gone: the connection is over, by number, and what is under way fails at @gone_end
+ * @gone_end: jiffies
  * @ended: the endpoint has been told that nothing more will come
  * @terminated: a Terminate was sent or received: there is none to send any more
  * @rx: receive machine
@@ -90,8 +92,10 @@ struct kiw_stream {
 	bool			due;
 	bool			fin_sent;
 	bool			fin_received;
+	bool			gone;
 	bool			ended;
 	bool			terminated;
+	unsigned long		gone_end;
 
 	struct kiw_receive	rx ____cacheline_aligned_in_smp;
 	u32			rx_taken;
@@ -134,6 +138,23 @@ struct kiw_stream *kiw_stream_of(struct kiw_qp *qp);
  */
 bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event);
 
+/**
+ * kiw_stream_broken_off() - the connection is over, and something is under way
+ * @s: stream with a QP; socket lock held, any context
+ * @event: KIW_EV_LLP_LOST or KIW_EV_PEER_FIN_BUSY
+ *
+ * What is under way fails at once, but by number 2 s later, as retries take their time in
+ * InfiniBand: a program whose peer has what it wanted, and goes, mostly goes itself before that.
+ * Until then @s->gone is set, and nothing is sent or received.
+ */
+void kiw_stream_broken_off(struct kiw_stream *s, enum kiw_qp_event event);
+
+/** kiw_stream_by_number() - the QP was connected by number; socket lock held */
+static inline bool kiw_stream_by_number(const struct kiw_stream *s)
+{
+	return READ_ONCE(s->qp->by_number);
+}
+
 /** kiw_stream_received() - bytes of the stream that were taken so far; socket lock held */
 static inline u32 kiw_stream_received(const struct kiw_stream *s)
 {
@@ -149,7 +170,7 @@ void kiw_stream_queue(struct kiw_stream *s, unsigned long delay);
 
 /**
  * kiw_stream_queue_late() - have the work run at a time, unless it runs earlier
- * @s: stream, with @s->starving set; socket lock held
+ * @s: stream, with @s->starving or @s->gone set; socket lock held
  * @delay: jiffies until then
  */
 void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay);

@@ -230,7 +230,7 @@ void kiw_tx_take_back(struct kiw_stream *s)
 	u32 end;
 
 	/* With the connection gone, loans end without the peer having anything of them. */
-	if (kiw_lend_over(s, &end) && s->qp->state != KIW_QP_ERROR)
+	if (kiw_lend_over(s, &end) && s->qp->state != KIW_QP_ERROR && !s->gone)
 		tx_requests_done(s, end);
 }
 
@@ -264,7 +264,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 				return tx->starved;
 			}
 			if (err && err != -EINTR) {
-				kiw_stream_event(s, KIW_EV_LLP_LOST);
+				kiw_stream_broken_off(s, KIW_EV_LLP_LOST);
 				return false;
 			}
 			if (!err)
@@ -293,6 +293,8 @@ bool kiw_tx_run(struct kiw_stream *s, int budget)
 	bool more = true;
 
 	kiw_stream_assert_held(s);
+	if (s->gone)
+		return false;
 	s->tx.starved = !kiw_batch_begin(batch, s->sk->sk_allocation);
 	if (!s->tx.starved)
 		more = tx_run(s, budget);

@@ -298,8 +298,36 @@ TEST_F(Named, WhatAPeerLeftUndoneFails)
 	for (std::uint64_t id : {4, 5})
 		ASSERT_EQ(left.post(IBV_WR_RDMA_READ, id, &right.memory()), 0);
 	right.renew();
+	// Not at once: a program that has what it wanted ends before it would see that.
+	std::this_thread::sleep_for(100ms);
+	EXPECT_TRUE(vt::poll_all(left.cq()).empty());
+	EXPECT_EQ(left.state(), IBV_QPS_RTS);
 	EXPECT_WC(left.completion("the first Read"), 4, IBV_WC_RETRY_EXC_ERR);
 	EXPECT_WC(left.completion("the second Read"), 5, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_EQ(left.state(), IBV_QPS_ERR);
+}
+
+// One of the two hears of it by a reset without a FIN. Loading the module, which acts as `ss -K` does, fails even so.
+TEST_F(Named, AResetOfTheConnectionIsNoNews)
+{
+	left.connect(right.name());
+	right.connect(left.name());
+	exchange(left, right);
+	for (const End *end : {&left, &right})
+		end->receive(7);
+	ASSERT_TRUE(vt::run(vt::in(vt::client_end()) +
+			    "insmod /usr/lib/kiwarp/guest/sockets.ko what=kill port=19287 2>&1 | "
+			    "grep -q 'temporarily unavailable'"));
+	std::this_thread::sleep_for(200ms);
+	for (const End *end : {&left, &right}) {
+		EXPECT_TRUE(vt::poll_all(end->cq()).empty());
+		EXPECT_EQ(end->state(), IBV_QPS_RTS);
+		ASSERT_EQ(end->reset(), 0);
+		ASSERT_EQ(end->init(), 0);
+	}
+	left.connect(right.name());
+	right.connect(left.name());
+	exchange(left, right);
 }
 
 TEST_F(Named, WhatIsSentToAPeerThatHasGoneFails)
@@ -316,8 +344,8 @@ TEST_F(Named, WhatIsSentToAPeerThatHasGoneFails)
 	EXPECT_WC(left.completion("another Send"), 4, IBV_WC_WR_FLUSH_ERR);
 }
 
-// Whatever the moment, nothing fails at once: a program that has what it wanted ends before it would see that.
-TEST_F(Named, WhatIsSentWhileAPeerGoesWaits)
+/// Whatever the moment, nothing fails at once.
+void send_while_a_peer_goes(End &left, End &right)
 {
 	for (int round = 0; round < 60; round++) {
 		left.connect(right.name());
@@ -340,6 +368,19 @@ TEST_F(Named, WhatIsSentWhileAPeerGoesWaits)
 		ASSERT_EQ(left.reset(), 0);
 		ASSERT_EQ(left.init(), 0);
 	}
+}
+
+TEST_F(Named, WhatIsSentWhileAPeerGoesWaits)
+{
+	send_while_a_peer_goes(left, right);
+}
+
+// TCP's buffer is full, and a part of what is sent is still the module's.
+TEST_F(Named, WhatIsOnItsWayWhileAPeerGoesWaits)
+{
+	const vt::HeldBack there(vt::client_end(), "netem delay 1ms"), back(vt::server_end(), "netem delay 1ms");
+
+	send_while_a_peer_goes(left, right);
 }
 
 // One request each, posted while the connection ends, which is shown as SQD. No other follows that would be noticed.
