@@ -65,11 +65,11 @@ once() {
 	)
 }
 
-# checkout_id: the commit, followed by "+" if files of the checkout differ from it. The table that names it doesn't count.
+# checkout_id: the commit, followed by "+" if files of the checkout differ from it. Tables of results don't count.
 checkout_id() {
 	local id
 	id=$(git -C "$TOP" rev-parse HEAD)
-	[ -z "$(git -C "$TOP" status --porcelain -- . ':!Documentation/platforms.md')" ] || id+=+
+	[ -z "$(git -C "$TOP" status --porcelain -- . ':!Documentation/platforms.md' ':!Documentation/programs.md')" ] || id+=+
 	echo "$id"
 }
 
