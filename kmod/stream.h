@@ -144,7 +144,7 @@ bool kiw_stream_event(struct kiw_stream *s, enum kiw_qp_event event);
  * @event: KIW_EV_LLP_LOST or KIW_EV_PEER_FIN_BUSY
  *
  * What is under way fails at once, but by number 2 s later, as retries take their time in
- * InfiniBand: a program whose peer has what it wanted, and goes, mostly goes itself before that.
+ * InfiniBand: a program that has all it wanted of its peer mostly ends before that.
  * Until then @s->gone is set, and nothing is sent or received.
  */
 void kiw_stream_broken_off(struct kiw_stream *s, enum kiw_qp_event event);
