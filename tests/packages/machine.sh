@@ -4,6 +4,9 @@
 #
 #   machine NAME RELEASE   makes one; its root is $LAB/NAME/tree
 #   on NAME COMMAND...     runs COMMAND in it as root, within LIMIT seconds
+#   in_guest TEST PREFIX GUEST NAME COMMAND...
+#                          runs COMMAND in a guest whose root it is, within GUEST_LIMIT seconds; names of tests there get PREFIX,
+#                          and TEST is that all went well. The guest's files are in build/FOLDER-SCRIPT-TEST
 
 # Beside the trees: an overlay takes no other overlay's folder.
 mkdir -p "$CACHE/machines"
@@ -60,4 +63,19 @@ on() {
 	setpriv --pdeathsig KILL timeout -k 10 "$LIMIT" setpriv --pdeathsig KILL unshare --pid --fork --kill-child --mount-proc="$root/proc" \
 		chroot "$root" env -i HOME=/root LANG=C.UTF-8 TERM=dumb DEBIAN_FRONTEND=noninteractive \
 		PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@" </dev/null
+}
+
+GUEST_LIMIT=1200
+in_guest() {
+	local name=$1 script=${0#*tests/} status=0
+	scripts/guest -k "$3" -b -r "$LAB/$4/tree" -t "$GUEST_LIMIT" -o "$PWD/build/${script//\//-}-$name" -- "${@:5}" \
+		>"$WORK/guest" 2>"$WORK/errors" || status=$?
+	sed -nE "s/^(ok|not ok|skip) /&$2/p; /^    /p" "$WORK/guest"
+	FAILED=$((FAILED + $(grep -c '^not ok ' "$WORK/guest")))
+	if [ $status = 0 ] && grep -q '^ok ' "$WORK/guest"; then
+		ok "$name"
+	else
+		not_ok "$name" "status $status"
+		tail -n 20 "$WORK/guest" "$WORK/errors" | sed 's/^/    | /'
+	fi
 }
