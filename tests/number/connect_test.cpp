@@ -307,7 +307,14 @@ TEST_F(Named, WhatAPeerLeftUndoneFails)
 	EXPECT_EQ(left.state(), IBV_QPS_ERR);
 }
 
-// One of the two hears of it by a reset without a FIN. Loading the module, which acts as `ss -K` does, fails even so.
+/// Acts as `ss -K` does at the left end. Loading the module fails even so.
+bool kill_connection()
+{
+	return vt::run(vt::in(vt::client_end()) + "insmod /usr/lib/kiwarp/guest/sockets.ko what=kill port=19287 2>&1 | "
+						  "grep -q 'temporarily unavailable'");
+}
+
+// One of the two hears of it by a reset without a FIN.
 TEST_F(Named, AResetOfTheConnectionIsNoNews)
 {
 	left.connect(right.name());
@@ -315,9 +322,7 @@ TEST_F(Named, AResetOfTheConnectionIsNoNews)
 	exchange(left, right);
 	for (const End *end : {&left, &right})
 		end->receive(7);
-	ASSERT_TRUE(vt::run(vt::in(vt::client_end()) +
-			    "insmod /usr/lib/kiwarp/guest/sockets.ko what=kill port=19287 2>&1 | "
-			    "grep -q 'temporarily unavailable'"));
+	ASSERT_TRUE(kill_connection());
 	std::this_thread::sleep_for(200ms);
 	for (const End *end : {&left, &right}) {
 		EXPECT_TRUE(vt::poll_all(end->cq()).empty());
@@ -381,6 +386,75 @@ TEST_F(Named, WhatIsOnItsWayWhileAPeerGoesWaits)
 	const vt::HeldBack there(vt::client_end(), "netem delay 1ms"), back(vt::server_end(), "netem delay 1ms");
 
 	send_while_a_peer_goes(left, right);
+}
+
+/// The right end dials, and gets a buffer from TCP that has room for the whole of a message.
+class Lent : public Named {
+protected:
+	Lent()
+	{
+		buffer("4096 1048576 4194304");
+		left.connect(right.name());
+		right.connect(left.name());
+		exchange(left, right);
+		buffer("4096 16384 4194304");
+	}
+
+	/// A Write whose pages TCP has, and which the peer won't see as long as the path is held back. Does TCP take any?
+	bool write_pages()
+	{
+		const std::uint64_t lent = vt::counter(right.context(), "lent_bytes");
+		ibv_sge sge = from_.sge();
+		ibv_send_wr wr{};
+		ibv_send_wr *bad = nullptr;
+
+		wr.wr_id = 3;
+		wr.opcode = IBV_WR_RDMA_WRITE;
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		wr.wr.rdma.remote_addr = to_.address();
+		wr.wr.rdma.rkey = to_.rkey();
+		EXPECT_EQ(ibv_post_send(right.qp(), &wr, &bad), 0);
+		std::this_thread::sleep_for(100ms);
+		return vt::counter(right.context(), "lent_bytes") != lent;
+	}
+	/// TCP has given the pages back, and the peer hasn't got them.
+	void fails_later()
+	{
+		std::this_thread::sleep_for(1s);
+		EXPECT_TRUE(vt::poll_all(right.cq()).empty());
+		EXPECT_WC(right.completion("the Write"), 3, IBV_WC_RETRY_EXC_ERR);
+		EXPECT_EQ(right.state(), IBV_QPS_ERR);
+	}
+
+private:
+	static void buffer(const std::string &sizes)
+	{
+		ASSERT_TRUE(vt::run(vt::in(vt::server_end()) + "sysctl -qw net.ipv4.tcp_wmem='" + sizes + "'"));
+	}
+
+	vt::Region from_{right.pd(), 256 << 10}, to_{left.pd(), 256 << 10};
+};
+
+TEST_F(Lent, WhatAResetBreaksOffFails)
+{
+	const vt::HeldBack path(vt::server_end(), "netem delay 700ms");
+
+	if (!write_pages())
+		GTEST_SKIP() << "this kernel's TCP takes no pages";
+	ASSERT_TRUE(kill_connection());
+	fails_later();
+}
+
+// Its FIN comes first, and its reset when it gets what it will take no more.
+TEST_F(Lent, WhatAPeerThatGoesDoesNotTakeFails)
+{
+	const vt::HeldBack path(vt::server_end(), "netem delay 700ms");
+
+	if (!write_pages())
+		GTEST_SKIP() << "this kernel's TCP takes no pages";
+	left.renew();
+	fails_later();
 }
 
 // One request each, posted while the connection ends, which is shown as SQD. No other follows that would be noticed.
