@@ -20,11 +20,14 @@ RESULTS=$TOP/build/check
 # found_in SUITE: the commit in which its result was found
 found_in() { cat "$RESULTS/$1.commit" 2>/dev/null; }
 
-# has_result SUITE COMMIT: one that counts there, since what the suite runs has not changed. The list of programs runs nothing.
+# has_result SUITE COMMIT: one that counts there, since what the suite runs has not changed: its folder, and the files of other
+# folders that its scripts source. The list of programs runs nothing.
 has_result() {
-	local base
+	local base folder sourced
 	base=$(suite_base "$1")
+	folder=$(dirname "$(suite_file "${base:-*}" | head -n 1)")
+	mapfile -t sourced < <(sed -nE 's|^\. (/src/)?(tests/\S+)$|\2|p' "$folder"/* 2>/dev/null | sort -u)
 	[ -s "$RESULTS/$1.tests" ] && git -C "$TOP" merge-base --is-ancestor "$(found_in "$1")" "$2" 2>/dev/null &&
 		git -C "$TOP" diff --quiet "$(found_in "$1")" "$2" -- kmod uapi provider tools tests/lib.sh tests/tools tests/verbs \
-			"$(dirname "$(suite_file "${base:-*}" | head -n 1)")" ':!tests/programs/tried'
+			"$folder" "${sourced[@]}" ':!tests/programs/tried'
 }
