@@ -82,6 +82,7 @@ perftest_test() {
 			died_of_retrying "$(sed -n "1s/^not ok $name: //p" <<<"$result")" "$tool" || break
 	done
 	echo "$result"
+	[ "$try" = 1 ] || echo "    $name: try $try, the server listened late"
 	[[ $result != "not ok "* ]] || FAILED=$((FAILED + 1))
 }
 
