@@ -26,7 +26,7 @@ has_result() {
 	local base folder sourced
 	base=$(suite_base "$1")
 	folder=$(dirname "$(suite_file "${base:-*}" | head -n 1)")
-	mapfile -t sourced < <(sed -nE 's|^\. (/src/)?(tests/\S+)$|\2|p' "$folder"/* 2>/dev/null | sort -u)
+	mapfile -t sourced < <(grep -shE -d skip '^\. (/src/)?tests/' "$folder"/* | sed -E 's|^\. (/src/)?||' | sort -u)
 	[ -s "$RESULTS/$1.tests" ] && git -C "$TOP" merge-base --is-ancestor "$(found_in "$1")" "$2" 2>/dev/null &&
 		git -C "$TOP" diff --quiet "$(found_in "$1")" "$2" -- kmod uapi provider tools tests/lib.sh tests/tools tests/verbs \
 			"$folder" "${sourced[@]}" ':!tests/programs/tried'
