@@ -71,9 +71,9 @@ fuzz:
 ## install: module, provider and its registration, on this machine
 .PHONY: install
 install: modules provider
-	@+$(kbuild) M=$(top) INSTALL_MOD_DIR=updates modules_install
+	@+$(kbuild) M=$(top) INSTALL_MOD_DIR=updates $(if $(DESTDIR),INSTALL_MOD_PATH=$(abspath $(DESTDIR))) modules_install
 	$(MAKE) install-provider
-	depmod -a $(KVER)
+	$(if $(DESTDIR),,depmod -a $(KVER))
 
 .PHONY: install-provider
 install-provider:
@@ -92,7 +92,7 @@ install-tools:
 	install tools/kiwarp-link tools/kiwarp-selftest $(DESTDIR)$(SBINDIR)/
 	install -m 644 tools/kiwarp-link.8 tools/kiwarp-selftest.8 $(DESTDIR)$(MANDIR)/man8/
 	install -D -m 644 tools/kiwarp@.service $(DESTDIR)$(UNITDIR)/kiwarp@.service
-	install -D -m 644 tools/74-kiwarp.rules $(DESTDIR)$(UDEVDIR)/74-kiwarp.rules
+	install -D -m 644 tools/95-kiwarp.rules $(DESTDIR)$(UDEVDIR)/95-kiwarp.rules
 
 ## guest-install: what has been built, into DESTDIR for the kernel KVER, without building anything
 .PHONY: guest-install
@@ -108,16 +108,27 @@ guest-install:
 dkms_files := Makefile Kbuild VERSION LICENSES scripts/probe-kernel kmod/Kbuild \
 	$(wildcard kmod/*.[ch] kmod/proto/*.[ch] uapi/*.h)
 
-## dkms-install: the module's source into DKMS, which builds it for each kernel
+## dkms-install: the module's source into DKMS, which builds it for each kernel; anew where it has the same version already
 .PHONY: dkms-install
 dkms-install: dir = /usr/src/kiwarp-$(release)
 dkms-install:
+	$(if $(DESTDIR),,if dkms status kiwarp/$(release) | grep -q .; then dkms remove kiwarp/$(release) --all; fi)
 	rm -rf $(DESTDIR)$(dir)
 	install -d $(DESTDIR)$(dir)
 	cp -r --parents $(filter-out kmod/config.h,$(dkms_files)) $(DESTDIR)$(dir)
 	sed 's/@VERSION@/$(release)/' dkms.conf >$(DESTDIR)$(dir)/dkms.conf
 	echo '$(release)' >$(DESTDIR)$(dir)/VERSION
 	$(if $(DESTDIR),,dkms install --force kiwarp/$(release))
+
+installed := $(LIBDIR)/libibverbs/libkiwarp-rdmav*.so $(LIBDIR)/libkiwarp.so.1 $(LIBDIR)/libkiwarp.so \
+	$(INCLUDEDIR)/infiniband/kiwarpdv.h $(MANDIR)/man7/kiwarpdv.7 /etc/libibverbs.d/kiwarp.driver \
+	$(SBINDIR)/kiwarp-link $(SBINDIR)/kiwarp-selftest $(MANDIR)/man8/kiwarp-link.8 $(MANDIR)/man8/kiwarp-selftest.8 \
+	$(UNITDIR)/kiwarp@.service $(UDEVDIR)/95-kiwarp.rules
+
+## uninstall: takes back what install, install-tools and dkms-install have installed, for every kernel; not what packages have
+.PHONY: uninstall
+uninstall:
+	@DESTDIR='$(DESTDIR)' scripts/uninstall $(addprefix $(DESTDIR),$(installed))
 
 # What of checkpatch's opinions we leave out, and why:
 #  FILE_PATH_CHANGES, SPDX_LICENSE_TAG, EMBEDDED_FILENAME: about patches to the kernel tree
