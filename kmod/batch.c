@@ -6,13 +6,17 @@
 
 #include "compat.h"
 #include "lend.h"
+#include "types.h"
 
 /* Copied bytes after which TCP gets a batch, while they are hot; the last FPDU may exceed it. */
 #define BATCH_COPIED 131072
 /* The same for all bytes, those of registered pages included */
 #define BATCH_LEN 524288
-/* Pieces of the longest FPDU in single pages; a page's end may cut header and trailer. */
-#define BATCH_FPDU_PIECES (65536 / 4096 + 4)
+/*
+ * Pieces of the longest FPDU: its pages, and two of each buffer that are used in part; two each of
+ * header and trailer, which a page's end may cut.
+ */
+#define BATCH_FPDU_PIECES (65536 / PAGE_SIZE + 2 * KIW_MAX_SGE + 4)
 /* Pieces of a batch, a page of them: one more FPDU is begun as long as the longest finds room. */
 #define BATCH_PIECES (4096 / sizeof(struct bio_vec))
 

@@ -6,6 +6,7 @@
 //   keep SECONDS     buffers are changed when their requests have completed
 //   deregister       the region is deregistered while a request is under way, and changed then
 //   deregister-two   two regions, by two threads at once, while a request of each is under way
+//   pieces           messages that end in as many pieces of pages as requests can have, at every place of a batch
 //   atomic           a Read of what an atomic behind it changes
 //   dead-deregister  the same, with a peer that nobody reaches (the caller sees to it when "under way" is printed)
 //   dead-destroy     the QP is destroyed
@@ -25,6 +26,7 @@
 #include <rdma/rdma_cma.h>
 #include <string>
 #include <string_view>
+#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -80,7 +82,7 @@ rdma_cm_id *wait_event(rdma_event_channel *channel, rdma_cm_event_type type, voi
 void make_qp(rdma_cm_id *id)
 {
 	ibv_qp_init_attr attr = {
-		.cap = {.max_send_wr = 64, .max_recv_wr = 1, .max_send_sge = 8, .max_recv_sge = 1},
+		.cap = {.max_send_wr = 64, .max_recv_wr = 1, .max_send_sge = 16, .max_recv_sge = 1},
 		.qp_type = IBV_QPT_RC,
 	};
 	check(rdma_create_qp(id, nullptr, &attr) == 0, "rdma_create_qp");
@@ -246,7 +248,7 @@ public:
 constexpr std::array<std::size_t, 6> sizes = {256 << 10, (1 << 20) - 1, (1 << 20) + 13, 4 << 20, 300001, 64 << 10};
 
 // The parts of a message of n bytes: as many as parts, of which the first begins at an odd address
-std::vector<ibv_sge> pieces(
+std::vector<ibv_sge> split(
 	const std::vector<std::unique_ptr<Memory>> &from, std::size_t base, std::size_t n, std::size_t parts)
 {
 	std::vector<ibv_sge> sges;
@@ -275,7 +277,7 @@ int keep(Client &c, int seconds)
 			const std::size_t parts = 1 + (seed + i) % source.size();
 			length[i] = n;
 			pattern(whole.data(), n, seed + i);
-			std::vector<ibv_sge> sges = pieces(source, base, n, parts);
+			std::vector<ibv_sge> sges = split(source, base, n, parts);
 			std::size_t off = 0;
 			for (const ibv_sge &s : sges) {
 				auto *to = reinterpret_cast<void *>(s.addr); // NOLINT(performance-no-int-to-ptr)
@@ -341,6 +343,59 @@ int deregister_two(Client &c)
 	c.complete(99);
 	c.expect(sink, 0, n, 98);
 	c.expect(sink, n, n, 99);
+	return 0;
+}
+
+// Pages of which no two neighbours are neighbours in memory
+class Scattered {
+public:
+	Scattered(ibv_pd *pd, std::size_t pages)
+	{
+		void *at = mmap(nullptr, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		check(at != MAP_FAILED, "mmap");
+		data_ = static_cast<std::uint8_t *>(at);
+		madvise(at, pages * page, MADV_NOHUGEPAGE);
+		for (std::size_t first : {0, 1})
+			for (std::size_t i = first; i < pages; i += 2)
+				data_[i * page] = 1;
+		mr_ = ibv_reg_mr(pd, data_, pages * page, IBV_ACCESS_LOCAL_WRITE);
+		check(mr_, "ibv_reg_mr");
+	}
+	static constexpr std::size_t page = 4096;
+	std::uint8_t *at(std::size_t offset) const { return data_ + offset; }
+	ibv_sge sge(std::size_t offset, std::uint32_t length) const
+	{
+		return {reinterpret_cast<std::uintptr_t>(data_ + offset), length, mr_->lkey};
+	}
+
+private:
+	std::uint8_t *data_;
+	ibv_mr *mr_;
+};
+
+int pieces(Client &c)
+{
+	constexpr std::size_t small = 15, parts = 2, room = 768 << 10, step = 1400;
+	Memory warm(c.id->pd, area), sink(c.id->pd, area);
+	Scattered source(c.id->pd, room / Scattered::page + 4 * small);
+	std::uint64_t seed = 200;
+
+	warm_up(c, warm);
+	for (std::size_t n = 256 << 10; n < room - step; n += step, seed++) {
+		std::vector<std::uint8_t> whole(n + parts * small);
+		pattern(whole.data(), whole.size(), seed);
+		std::memcpy(source.at(0), whole.data(), n);
+		std::vector<ibv_sge> sges = {source.sge(0, static_cast<std::uint32_t>(n))};
+		// Each of them has one byte in each of two pages.
+		for (std::size_t i = 0; i < small; i++) {
+			const std::size_t at = room + (2 * i + 1) * Scattered::page - 1;
+			std::memcpy(source.at(at), whole.data() + n + parts * i, parts);
+			sges.push_back(source.sge(at, parts));
+		}
+		c.post(IBV_WR_RDMA_WRITE, sges, 0, seed);
+		c.complete(seed);
+		c.expect(sink, 0, whole.size(), seed);
+	}
 	return 0;
 }
 
@@ -410,9 +465,10 @@ int main(int argc, char **argv)
 	const std::string_view what = argc > 3 ? argv[3] : "";
 	if (what == "serve")
 		serve(argv[1], argv[2]);
-	if (what != "deregister" && what != "deregister-two" && what != "atomic" && what.substr(0, 5) != "dead-" &&
-		!(what == "keep" && argc == 5)) {
-		std::fprintf(stderr, "usage: lend ADDRESS PORT serve|keep SECONDS|deregister|atomic|dead-...\n");
+	if (what != "deregister" && what != "deregister-two" && what != "pieces" && what != "atomic" &&
+		what.substr(0, 5) != "dead-" && !(what == "keep" && argc == 5)) {
+		std::fprintf(stderr, "usage: lend ADDRESS PORT serve|keep "
+				     "SECONDS|deregister|deregister-two|pieces|atomic|dead-...\n");
 		return 2;
 	}
 	Client c(argv[1], argv[2]);
@@ -422,6 +478,8 @@ int main(int argc, char **argv)
 		return deregister(c);
 	if (what == "deregister-two")
 		return deregister_two(c);
+	if (what == "pieces")
+		return pieces(c);
 	if (what == "atomic")
 		return atomic(c);
 	return dead(c, what);
