@@ -113,6 +113,8 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	attach_window(s, sock);
 
 	s->qp = qp;
+	if (qp->by_number)
+		qp->peer->patient = false;
 	kiw_stream_event(s, KIW_EV_CONNECTED);
 	s->inbox = inbox;
 	kiw_inbox_get(inbox);
