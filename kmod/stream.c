@@ -9,6 +9,13 @@
 
 static struct workqueue_struct *stream_wq;
 
+/* The caller has a reference, and gets that of the queue if the work is in it. */
+static void stream_unqueue(struct kiw_stream *s)
+{
+	if (cancel_delayed_work(&s->work))
+		kiw_stream_put(s);
+}
+
 void kiw_stream_queue(struct kiw_stream *s, unsigned long delay)
 {
 	bool queued;
@@ -17,7 +24,8 @@ void kiw_stream_queue(struct kiw_stream *s, unsigned long delay)
 	queued = queue_delayed_work(stream_wq, &s->work, delay);
 	if (!queued && READ_ONCE(s->late)) {
 		WRITE_ONCE(s->late, false);
-		queued = !mod_delayed_work(stream_wq, &s->work, delay);
+		stream_unqueue(s);
+		queued = queue_delayed_work(stream_wq, &s->work, delay);
 	}
 	if (!queued)
 		kiw_stream_put(s);	/* never the last: the caller has one */
@@ -25,11 +33,17 @@ void kiw_stream_queue(struct kiw_stream *s, unsigned long delay)
 
 void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay)
 {
+	unsigned long end = jiffies + delay;
+
 	kiw_stream_assert_held(s);
 	kref_get(&s->ref);
+	if (READ_ONCE(s->late) && time_before(end, s->late_end))
+		stream_unqueue(s);
 	/* Before it is queued: a caller that finds it queued sees this. */
 	WRITE_ONCE(s->late, true);
-	if (!queue_delayed_work(stream_wq, &s->work, delay))
+	if (queue_delayed_work(stream_wq, &s->work, delay))
+		s->late_end = end;
+	else
 		kiw_stream_put(s);
 }
 

@@ -38,6 +38,7 @@
  * @starving: a message has found no receive request, and waits for one until @starve_end
  * @starve_end: jiffies
  * @late: the work may be queued for a late time; a caller that needs it earlier moves it; atomic
+ * @late_end: that time, in jiffies
  * @rx_more: the pump has to run again: its budget was used up, or TCP wasn't told of it all
  * @busy: the owner of the lock will settle before it lets go: no need for the work
  * @due: a callback asked for that meanwhile
@@ -87,6 +88,7 @@ struct kiw_stream {
 	bool			rx_more;
 	bool			starving;
 	bool			late;
+	unsigned long		late_end;
 	unsigned long		starve_end;
 	bool			busy;
 	bool			due;
@@ -169,7 +171,7 @@ static inline u32 kiw_stream_received(const struct kiw_stream *s)
 void kiw_stream_queue(struct kiw_stream *s, unsigned long delay);
 
 /**
- * kiw_stream_queue_late() - have the work run at a time, unless it runs earlier
+ * kiw_stream_queue_late() - have the work run at a time, or earlier
  * @s: stream, with @s->starving or @s->gone set; socket lock held
  * @delay: jiffies until then
  */
