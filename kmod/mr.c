@@ -2,6 +2,7 @@
 #include "mr.h"
 
 #include <linux/overflow.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "attach.h"
@@ -11,6 +12,8 @@
 
 /* A peer with loans of a region that goes has to acknowledge something in this time, in jiffies */
 #define MR_PATIENCE (10 * HZ)
+/* How often that is looked at, and whether the process is ending, in jiffies */
+#define MR_LOOK HZ
 
 /* Huge pages are pages like others. */
 #define ACCESS_KNOWN (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
@@ -125,7 +128,8 @@ struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 le
 }
 
 /* Look at the connections that have loans of a region. Return: whether there is any. */
-static bool mr_press_borrowers(struct kiw_device *dev, const struct kiw_region *region)
+static bool mr_press_borrowers(struct kiw_device *dev, const struct kiw_region *region,
+			       unsigned long time)
 {
 	unsigned long qpn = 0;
 	struct kiw_stream *s;
@@ -135,7 +139,7 @@ static bool mr_press_borrowers(struct kiw_device *dev, const struct kiw_region *
 	while ((qp = kiw_qp_next_of(dev, &qpn))) {
 		s = kiw_stream_of(qp);
 		if (s) {
-			any |= kiw_stream_press(s, region, MR_PATIENCE);
+			any |= kiw_stream_press(s, region, time);
 			kiw_stream_put(s);
 		}
 		kiw_qp_put(qp);
@@ -143,14 +147,21 @@ static bool mr_press_borrowers(struct kiw_device *dev, const struct kiw_region *
 	return any;
 }
 
-/* Pages may be with TCP. A peer that acknowledges nothing meanwhile loses its connection. */
+/*
+ * Pages may be with TCP. A peer that acknowledges nothing meanwhile loses its connection, and one
+ * that takes its time does when the process is ending.
+ */
 static void mr_await_loans(struct kiw_device *dev, struct kiw_region *region)
 {
-	bool borrowed;
+	unsigned long since = jiffies;
+	bool ends;
 
 	while (!kiw_lend_wait(&region->loans, 0)) {
-		borrowed = mr_press_borrowers(dev, region);
-		if (!kiw_lend_wait(&region->loans, MR_PATIENCE) && !borrowed)
+		ends = (current->flags & PF_EXITING) || fatal_signal_pending(current);
+		if (mr_press_borrowers(dev, region, ends ? 0 : MR_PATIENCE))
+			since = jiffies;
+		if (!kiw_lend_wait(&region->loans, MR_LOOK) &&
+		    time_after_eq(jiffies, since + MR_PATIENCE))
 			ibdev_warn_ratelimited(&dev->ibdev,
 					       "the interface holds packets of a region\n");
 	}
