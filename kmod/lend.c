@@ -144,6 +144,13 @@ void kiw_lend_hold(struct kiw_stream *s, u32 end)
 	list_last_entry(&s->lend.loans, struct kiw_loan, link)->end = end;
 }
 
+/* While there is a connection, pages come back when the peer has acknowledged them, or copied. */
+static bool lend_is_lost(const struct kiw_stream *s, const struct kiw_loan *loan)
+{
+	return loan->num_regions && s->sk->sk_state == TCP_CLOSE &&
+	       before(tcp_sk(s->sk)->snd_una, loan->seq);
+}
+
 bool kiw_lend_over(struct kiw_stream *s, u32 *end)
 {
 	struct kiw_loan *loan, *next;
@@ -153,10 +160,13 @@ bool kiw_lend_over(struct kiw_stream *s, u32 *end)
 	list_for_each_entry_safe(loan, next, &s->lend.loans, link) {
 		if (!smp_load_acquire(&loan->over))	/* in loan_end() */
 			break;
-		*end = loan->end;
+		s->lend.lost |= lend_is_lost(s, loan);
+		if (!s->lend.lost) {
+			*end = loan->end;
+			any = true;
+		}
 		s->lend.off |= loan->copied;
 		s->lend.proved |= loan->num_regions && !loan->copied;
-		any = true;
 		list_del(&loan->link);
 		kfree(loan);
 	}

@@ -35,6 +35,7 @@ struct kiw_stream;
  * @s: stream, reference held until the loan is over
  * @link: in the loans of the stream, oldest first; socket lock
  * @end: send requests before this are complete when this and all older loans are over; socket lock
+ * @seq: what TCP has numbered the byte behind the batch; set when TCP has all of it; socket lock
  * @copied: the kernel had to copy the pages
  * @over: the last buffer is gone
  * @num_regions: entries of @region
@@ -45,6 +46,7 @@ struct kiw_loan {
 	struct kiw_stream	*s;
 	struct list_head	link;
 	u32			end;
+	u32			seq;
 	bool			copied;
 	bool			over;
 	u8			num_regions;
@@ -60,6 +62,7 @@ struct kiw_loan {
  * @since: since when that hasn't changed, in jiffies; socket lock
  * @proved: a loan has come back uncopied; socket lock
  * @off: the kernel copies the pages on their way: no more; socket lock
+ * @lost: TCP has given back pages that the peer has not acknowledged; socket lock
  */
 struct kiw_lend {
 	struct list_head	loans;
@@ -68,6 +71,7 @@ struct kiw_lend {
 	unsigned long		since;
 	bool			proved;
 	bool			off;
+	bool			lost;
 };
 
 /**
@@ -115,7 +119,10 @@ void kiw_lend_hold(struct kiw_stream *s, u32 end);
  * @s: stream; socket lock held
  * @end: send requests before this are complete, as far as loans are concerned
  *
- * Return: whether there was any.
+ * A connection that is no more gives pages back that the peer hasn't got: from the first of these
+ * loans on, no request is complete.
+ *
+ * Return: whether any is.
  */
 bool kiw_lend_over(struct kiw_stream *s, u32 *end);
 

@@ -27,6 +27,24 @@
 
 /* --- receiving ----------------------------------------------------------------------------- */
 
+/* Complete what ended with loans; the last of them may be what an end, or an atomic, waits for. */
+static void pump_take_back(struct kiw_stream *s)
+{
+	if (!kiw_stream_lends(s))
+		return;
+	kiw_tx_take_back(s);
+	if (kiw_stream_lends(s))
+		set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
+	else if (s->todo || s->fin_received || kiw_reads_in_len(&s->tx.reads_in))
+		s->due = true;
+}
+
+/* The peer hasn't got all pages that TCP had, or, with the connection gone, may not have. */
+static bool pump_loses_pages(const struct kiw_stream *s)
+{
+	return s->lend.lost || (s->sk->sk_state == TCP_CLOSE && kiw_stream_lends(s));
+}
+
 /*
  * Is anything under way that the end of the connection breaks off? Programs that connect by number
  * expect no word of a peer that has gone, as InfiniBand has none: what they have posted and we
@@ -38,13 +56,14 @@ static bool pump_unfinished(const struct kiw_stream *s)
 		return true;
 	if (!kiw_stream_by_number(s))
 		return kiw_tx_unfinished(s);
-	return kiw_tx_begun(s) || (s->sk->sk_err && kiw_stream_lends(s));
+	return s->recv.taken || kiw_tx_begun(s) || pump_loses_pages(s);
 }
 
 static void pump_lost(struct kiw_stream *s)
 {
+	pump_take_back(s);
 	/* What was sent to a peer that had gone already: its reset is no news. */
-	if (s->qp->state == KIW_QP_CLOSING && kiw_stream_by_number(s) && !kiw_stream_lends(s))
+	if (s->qp->state == KIW_QP_CLOSING && kiw_stream_by_number(s) && !pump_loses_pages(s))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
 	else
 		kiw_stream_broken_off(s, KIW_EV_LLP_LOST);
@@ -146,7 +165,7 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 /* Both directions may be closed by now. */
 static void pump_check_closed(struct kiw_stream *s)
 {
-	if (s->fin_sent && s->fin_received && !s->gone && !kiw_stream_lends(s) &&
+	if (s->fin_sent && s->fin_received && !s->gone && !s->lend.lost && !kiw_stream_lends(s) &&
 	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
 }
@@ -241,18 +260,6 @@ void kiw_pump_act(struct kiw_stream *s)
 		kiw_inbox_post(s->inbox, KIW_INBOX_CLOSING);	/* it limits the wait */
 }
 
-/* Complete what ended with loans; the last of them may be what an end, or an atomic, waits for. */
-static void pump_take_back(struct kiw_stream *s)
-{
-	if (!kiw_stream_lends(s))
-		return;
-	kiw_tx_take_back(s);
-	if (kiw_stream_lends(s))
-		set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
-	else if (s->todo || s->fin_received || kiw_reads_in_len(&s->tx.reads_in))
-		s->due = true;
-}
-
 /* One round of all that is due. Return: whether there is more. */
 static bool pump_round(struct kiw_stream *s, int batches)
 {
@@ -324,10 +331,10 @@ bool kiw_pump_settle(struct kiw_stream *s)
 		more = pump_round(s, PUMP_BATCHES);
 		if (pump_turn_over(s))
 			rounds = 1;
-		if (!--rounds || (!sk_flush_backlog(s->sk) && !more))
+		if (!--rounds || (!sk_flush_backlog(s->sk) && !more && !s->due))
 			break;
 	}
-	return s->qp && (more || !rounds);
+	return s->qp && (more || s->due || !rounds);
 }
 
 void kiw_pump_unlock(struct kiw_stream *s)

@@ -222,6 +222,8 @@ static void tx_batch_done(struct kiw_stream *s)
 	tx->sent_fpdus += tx->batch.fpdus;
 	kiw_batch_clear(&tx->batch);
 	tx_requests_sent(s);
+	if (loan)
+		loan->seq = tcp_sk(s->sk)->write_seq;
 	kiw_loan_put(loan);
 }
 
@@ -229,8 +231,7 @@ void kiw_tx_take_back(struct kiw_stream *s)
 {
 	u32 end;
 
-	/* With the connection gone, loans end without the peer having anything of them. */
-	if (kiw_lend_over(s, &end) && s->qp->state != KIW_QP_ERROR && !s->gone)
+	if (kiw_lend_over(s, &end) && s->qp->state != KIW_QP_ERROR)
 		tx_requests_done(s, end);
 }
 

@@ -314,6 +314,54 @@ bool kill_connection()
 						  "grep -q 'temporarily unavailable'");
 }
 
+// A message has waited for its receive request before, which may take longer than a peer that has gone.
+TEST_F(Named, WhatAPeerLeftUndoneFailsAlsoAfterAWait)
+{
+	const vt::Parameters parameters({{"receive_wait", "300"}});
+
+	left.connect(right.name());
+	right.connect(left.name());
+	ASSERT_EQ(right.post(IBV_WR_SEND, 1), 0);
+	EXPECT_WC(right.completion("the Send"), 1, IBV_WC_SUCCESS);
+	let_it_try();
+	left.receive(2);
+	EXPECT_WC(left.completion("the message"), 2, IBV_WC_SUCCESS);
+	ASSERT_EQ(left.post(IBV_WR_SEND, 3), 0);
+	EXPECT_WC(left.completion("the Send"), 3, IBV_WC_SUCCESS);
+	ASSERT_EQ(left.post(IBV_WR_RDMA_READ, 4, &right.memory()), 0);
+	right.renew();
+	EXPECT_WC(left.completion("the Read"), 4, IBV_WC_RETRY_EXC_ERR);
+}
+
+// Requests were posted before the connection stood, and waited for the peer. That is over when it comes.
+TEST_F(Named, TheWaitForAPeerEndsWhenItComes)
+{
+	const End other{"kiw0", ipv4.left};
+	End leaves{"kiw1", ipv4.right};
+
+	left.connect(right.name());
+	other.connect(leaves.name());
+	for (const End *end : std::initializer_list<const End *>{&left, &other})
+		ASSERT_EQ(end->post(IBV_WR_SEND, 1), 0);
+	let_it_try();
+	right.receive(2);
+	leaves.receive(2);
+	right.connect(left.name());
+	leaves.connect(other.name());
+	for (const End *end : std::initializer_list<const End *>{&left, &other})
+		EXPECT_WC(end->completion("the Send"), 1, IBV_WC_SUCCESS);
+	other.receive(3);
+	leaves.renew();
+	std::this_thread::sleep_for(21s);
+	EXPECT_TRUE(vt::poll_all(other.cq()).empty());
+	EXPECT_EQ(other.state(), IBV_QPS_RTS);
+	// The next wait begins anew, and ends.
+	right.renew();
+	let_it_try();
+	ASSERT_EQ(left.post(IBV_WR_SEND, 4), 0);
+	EXPECT_WC(left.completion("another Send"), 4, IBV_WC_RETRY_EXC_ERR);
+}
+
 // One of the two hears of it by a reset without a FIN.
 TEST_F(Named, AResetOfTheConnectionIsNoNews)
 {
@@ -400,7 +448,8 @@ protected:
 		buffer("4096 16384 4194304");
 	}
 
-	/// A Write whose pages TCP has, and which the peer won't see as long as the path is held back. Does TCP take any?
+	/// A Write whose pages TCP has, and which the peer won't see as long as the path is held back. Does TCP take
+	/// any?
 	bool write_pages()
 	{
 		const std::uint64_t lent = vt::counter(right.context(), "lent_bytes");
@@ -444,6 +493,19 @@ TEST_F(Lent, WhatAResetBreaksOffFails)
 		GTEST_SKIP() << "this kernel's TCP takes no pages";
 	ASSERT_TRUE(kill_connection());
 	fails_later();
+}
+
+// A message waits for a receive request, and so the reset isn't looked at yet.
+TEST_F(Lent, WhatAResetBreaksOffBehindAMessageFails)
+{
+	const vt::HeldBack path(vt::server_end(), "netem delay 700ms");
+
+	ASSERT_EQ(left.post(IBV_WR_SEND, 8), 0);
+	EXPECT_WC(left.completion("the Send"), 8, IBV_WC_SUCCESS);
+	if (!write_pages())
+		GTEST_SKIP() << "this kernel's TCP takes no pages";
+	ASSERT_TRUE(kill_connection());
+	EXPECT_NE(right.completion("the Write").status, IBV_WC_SUCCESS);
 }
 
 // Its FIN comes first, and its reset when it gets what it will take no more.

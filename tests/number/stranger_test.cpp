@@ -254,6 +254,32 @@ TEST_F(Strangers, TheDeviceListensAgainAfterItsSocketWasEnded)
 	connect_after_all();
 }
 
+// The receive request that the message has taken isn't lost.
+TEST_F(Strangers, AMessageWithoutAnEndFails)
+{
+	// An empty Write as ready-to-receive message, and a Send that isn't the last segment; both without a CRC
+	const Bytes rtr{0, 14, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+	const Bytes segment{
+		0, 24, 0x01, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0};
+
+	dialed.receive(1);
+	dialed.receive(2);
+	ASSERT_EQ(dialed.rts(), 0);
+	{
+		const Stranger stranger("right", "10.77.0.1");
+
+		stranger.say(request(private_data(truth())));
+		const Bytes answer = stranger.answer(500);
+		ASSERT_FALSE(answer.empty() || is_rejection(answer));
+		stranger.say(rtr);
+		stranger.say(segment);
+		vt::wait_until([&] { return dialed.memory().bytes(4096, 6)[5] == 6; }, "the segment");
+	}
+	EXPECT_WC(dialed.completion("the message"), 1, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_WC(dialed.completion("the next"), 2, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_EQ(dialed.state(), IBV_QPS_ERR);
+}
+
 TEST_F(Strangers, AConnectedQueuePairIsNotAnswered)
 {
 	connect_after_all();
