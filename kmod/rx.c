@@ -41,7 +41,8 @@ static u32 rx_feed(struct kiw_stream *s, struct kiw_source *src)
 	u32 start = src->seq;
 	u32 fpdus = 0;
 
-	while (!rx->stopped && kiw_source_left(src)) {
+	/* A segment that waits for the sink has its header: it needs no further byte. */
+	while (!rx->stopped && (rx->held || kiw_source_left(src))) {
 		if (src->seq - start > RX_BUDGET) {
 			s->rx_more = true;
 			kiw_stream_kick(s);

@@ -280,6 +280,56 @@ TEST_F(Strangers, AMessageWithoutAnEndFails)
 	EXPECT_EQ(dialed.state(), IBV_QPS_ERR);
 }
 
+/// A Send of 8 bytes in one segment, without a CRC. Its header alone is the first 20 bytes.
+const Bytes whole_send{
+	0, 26, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0};
+const Bytes send_header(whole_send.begin(), whole_send.begin() + 20);
+
+class Headers : public Strangers {
+protected:
+	/// Connects, with an empty Write as ready-to-receive message, and sends the header of a Send.
+	void begin(const Stranger &stranger) const
+	{
+		ASSERT_EQ(dialed.rts(), 0);
+		stranger.say(request(private_data(truth())));
+		const Bytes answer = stranger.answer(500);
+		ASSERT_FALSE(answer.empty() || is_rejection(answer));
+		stranger.say({0, 14, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+		stranger.say(send_header);
+		std::this_thread::sleep_for(200ms);
+	}
+};
+
+// It is the last that TCP has when a receive request comes.
+TEST_F(Headers, OfAMessageThatWaitsIsLookedAtAgain)
+{
+	const vt::Parameters parameters({{"receive_wait", "300"}});
+	const Stranger stranger("right", "10.77.0.1");
+
+	begin(stranger);
+	dialed.receive(1);
+	std::this_thread::sleep_for(200ms);
+	stranger.say(Bytes(whole_send.begin() + 20, whole_send.end()));
+	EXPECT_WC(dialed.completion("the message"), 1, IBV_WC_SUCCESS);
+}
+
+TEST_F(Headers, OfAMessageThatNobodyReceivesWaitsNoLongerThanThat)
+{
+	const vt::Parameters parameters({{"receive_wait", "1"}});
+	const Stranger stranger("right", "10.77.0.1");
+
+	begin(stranger);
+	vt::wait_until([&] { return dialed.state() == IBV_QPS_ERR; }, "the message's end");
+}
+
+TEST_F(Headers, OfAMessageWaitsNoLongerWhereThePeerHasGone)
+{
+	const vt::Parameters parameters({{"receive_wait", "1"}});
+
+	begin(Stranger("right", "10.77.0.1"));
+	vt::wait_until([&] { return dialed.state() == IBV_QPS_ERR; }, "the message's end");
+}
+
 TEST_F(Strangers, AConnectedQueuePairIsNotAnswered)
 {
 	connect_after_all();
