@@ -196,6 +196,8 @@ void kiw_sq_flush(struct kiw_qp *qp)
 	struct kiw_sq *sq = &qp->sq;
 	struct kiw_swr *swr, posted = {};
 	struct kiw_cqe_batch b;
+	/* What the process posts while it polls is left to its doorbells. */
+	u32 budget = sq->entries;
 
 	kiw_sq_flag(sq, KIW_RING_FLUSH);
 	/* Either a process that posts from now on sees the flag, or we see its request. */
@@ -211,15 +213,13 @@ void kiw_sq_flush(struct kiw_qp *qp)
 			sq_add(&b, swr, sq->done);
 	}
 	if (kiw_ring_prod(&sq->map) - sq->next <= sq->entries) {
-		for (; kiw_ring_prod(&sq->map) != sq->next; sq->next++) {
+		for (; budget && kiw_ring_prod(&sq->map) != sq->next; sq->next++, budget--) {
 			const struct kiw_wqe *wqe = kiw_ring_slot(&sq->map, sq->next, sq->entries);
 
 			posted.status = sq_flush_status(qp);
 			posted.wr_id = READ_ONCE(wqe->wr_id);
 			posted.op = min_t(u8, READ_ONCE(wqe->opcode), KIW_SEND_OPS - 1);
 			sq_add(&b, &posted, sq->next);
-			if (sq->next - sq->done >= sq->entries)
-				break;
 		}
 	}
 	sq->done = sq->next;

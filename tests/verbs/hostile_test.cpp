@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <sys/wait.h>
+#include <thread>
 #include <tuple>
 
 #include "child.hpp"
@@ -73,6 +74,37 @@ void post_raw(kiw::WorkQueue &queue, const Slot &slot)
 {
 	std::memcpy(queue.ring.slot(queue.next), &slot, sizeof(slot));
 	queue.ring.publish(queue.next + 1);
+}
+
+// One thread has the kernel flush, the other fills the ring as soon as there is room.
+TEST(PostedDuringAFlush, CompletesOnce)
+{
+	constexpr std::uint64_t count = 100000;
+	Options options{.cq_entries = 2048};
+	options.cap.max_send_wr = 256;
+	Pair pair(options);
+	kiw::WorkQueue &queue = kiw::Qp::from(pair.a().qp()).sq;
+	kiw_wqe wqe{};
+	std::uint64_t flushed = 0, posted = 0;
+
+	ASSERT_EQ(pair.a().modify(IBV_QPS_ERR), 0);
+	wqe.opcode = KIW_WR_SEND;
+	wqe.flags = KIW_WQE_SIGNALED;
+	const std::jthread rings([&](const std::stop_token &stop) {
+		while (!stop.stop_requested())
+			ring_doorbell(pair.a(), true);
+	});
+	while (flushed < count) {
+		for (; posted - flushed < queue.ring.entries(); posted++) {
+			wqe.wr_id = posted;
+			post_raw(queue, wqe);
+			queue.next++;
+		}
+		std::vector<ibv_wc> completions;
+		wait_until([&] { return !(completions = poll_all(pair.a().send_cq())).empty(); }, "a completion");
+		for (const ibv_wc &wc : completions)
+			ASSERT_EQ(wc.wr_id, flushed++);
+	}
 }
 
 // A later version may give reserved fields a meaning, so a program must not be used to filling them with anything.
