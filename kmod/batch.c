@@ -17,8 +17,6 @@
  * header and trailer, which a page's end may cut.
  */
 #define BATCH_FPDU_PIECES (65536 / PAGE_SIZE + 2 * KIW_MAX_SGE + 4)
-/* Pieces of a batch, a page of them: one more FPDU is begun as long as the longest finds room. */
-#define BATCH_PIECES (4096 / sizeof(struct bio_vec))
 
 /*
  * Memory that no batch is using: a stream has a fragment and an array of pieces only while it
@@ -68,7 +66,7 @@ bool kiw_batch_begin(struct kiw_batch *b, gfp_t gfp)
 {
 	batch_exchange(b);
 	if (!b->mem.piece)
-		b->mem.piece = kmalloc_array(BATCH_PIECES, sizeof(*b->mem.piece),
+		b->mem.piece = kmalloc_array(KIW_BATCH_PIECES, sizeof(*b->mem.piece),
 					     gfp | __GFP_NOWARN);
 	return b->mem.piece;
 }
@@ -85,7 +83,7 @@ void kiw_batch_end(struct kiw_batch *b)
 bool kiw_batch_open(const struct kiw_batch *b)
 {
 	return b->len - b->lent < BATCH_COPIED && b->len < BATCH_LEN &&
-	       b->pieces <= BATCH_PIECES - BATCH_FPDU_PIECES;
+	       b->pieces <= KIW_BATCH_PIECES - BATCH_FPDU_PIECES;
 }
 
 void *kiw_batch_room(struct kiw_batch *b, u32 least, gfp_t gfp, u32 *room)

@@ -12,6 +12,9 @@
 
 #include "region.h"
 
+/* Pieces of a batch, a page of them: one more FPDU is begun as long as the longest finds room. */
+#define KIW_BATCH_PIECES (4096 / sizeof(struct bio_vec))
+
 struct kiw_loan;
 struct sock;
 

@@ -78,9 +78,13 @@ static struct kiw_loan *loan_new(struct kiw_stream *s)
 
 struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 {
+	const struct kiw_reads_in *in = &s->tx.reads_in;
 	struct kiw_batch *b = &s->tx.batch;
 
 	kiw_stream_assert_held(s);
+	/* An atomic waits until there are no loans, and would wait for ever for those to come. */
+	if (kiw_reads_in_len(in) && kiw_read_in_oldest(in)->atomic)
+		return NULL;
 	/* The batch has had its FPDU, or an earlier one has. */
 	if (!s->lend.proved && !list_empty(&s->lend.loans))
 		return NULL;

@@ -193,6 +193,8 @@ static int udtx_add(struct kiw_ud *ud)
 	u32 hdr_len, payload, len;
 	int ret;
 
+	/* Datagrams of a full train are shorter than a page: each is in two pieces at most. */
+	BUILD_BUG_ON(2 * UDP_MAX_SEGMENTS > KIW_BATCH_PIECES);
 	BUILD_BUG_ON(KIW_UD_MAX_MSG != KIW_DGRAM_MAX_MSG);
 	BUILD_BUG_ON(KIW_UD_MAX_IMM_MSG != KIW_DGRAM_MAX_IMM_MSG);
 	hdr_len = udtx_build_header(ud, hdr, &payload);

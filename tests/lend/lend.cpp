@@ -7,6 +7,7 @@
 //   deregister       the region is deregistered while a request is under way, and changed then
 //   deregister-two   two regions, by two threads at once, while a request of each is under way
 //   pieces           messages that end in as many pieces of pages as requests can have, at every place of a batch
+//   atomic-among     atomics, and a Read behind each, while the server writes into the client's memory without a pause
 //   atomic           a Read of what an atomic behind it changes
 //   dead-deregister  the same, with a peer that nobody reaches (the caller sees to it when "under way" is printed)
 //   dead-destroy     the QP is destroyed
@@ -29,6 +30,7 @@
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -36,6 +38,7 @@ namespace {
 constexpr std::size_t area = 32 << 20;	   // bytes of the server
 constexpr std::size_t slots = 4;	   // messages at a time
 constexpr std::size_t slot = area / slots; // bytes that each has
+constexpr std::size_t under_way = 1 << 20; // bytes of a message that leaves without a copy
 constexpr int access_all =
 	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
@@ -140,6 +143,31 @@ void pattern(std::uint8_t *to, std::size_t n, std::uint64_t seed)
 
 // --- the server -----------------------------------------------------------------------------------
 
+/// Keeps Writes into a client's memory under way until the connection ends.
+void write_to(const rdma_cm_id *id, const Memory &memory, const Remote &to)
+{
+	std::size_t under = 0;
+	ibv_wc wc = {};
+
+	std::memset(memory.at(0), 1, under_way);
+	do {
+		for (; under < 8; under++) {
+			ibv_sge sge = memory.sge(0, under_way);
+			ibv_send_wr wr = {.sg_list = &sge,
+				.num_sge = 1,
+				.opcode = IBV_WR_RDMA_WRITE,
+				.send_flags = IBV_SEND_SIGNALED};
+			wr.wr.rdma = {to.address, to.rkey};
+			ibv_send_wr *bad;
+			if (ibv_post_send(id->qp, &wr, &bad))
+				return;
+		}
+		while (ibv_poll_cq(id->send_cq, 1, &wc) == 0)
+			;
+		under--;
+	} while (wc.status == IBV_WC_SUCCESS);
+}
+
 [[noreturn]] void serve(const char *address, const char *port)
 {
 	rdma_event_channel *channel = rdma_create_event_channel();
@@ -149,11 +177,17 @@ void pattern(std::uint8_t *to, std::size_t n, std::uint64_t seed)
 	check(rdma_bind_addr(listener, reinterpret_cast<sockaddr *>(&here)) == 0, "rdma_bind_addr");
 	check(rdma_listen(listener, 16) == 0, "rdma_listen");
 	std::unique_ptr<Memory> memory;
+	std::unique_ptr<Remote> asked;
+	std::jthread writes;
 	for (;;) {
 		rdma_cm_event *event;
 		check(rdma_get_cm_event(channel, &event) == 0, "rdma_get_cm_event");
 		const rdma_cm_event_type type = event->event;
 		rdma_cm_id *id = event->id;
+		if (type == RDMA_CM_EVENT_CONNECT_REQUEST && event->param.conn.private_data_len >= sizeof(Remote)) {
+			asked = std::make_unique<Remote>();
+			std::memcpy(asked.get(), event->param.conn.private_data, sizeof(*asked));
+		}
 		rdma_ack_cm_event(event);
 		if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
 			make_qp(id);
@@ -165,7 +199,10 @@ void pattern(std::uint8_t *to, std::size_t n, std::uint64_t seed)
 				.responder_resources = 16,
 				.initiator_depth = 16};
 			check(rdma_accept(id, &param) == 0, "rdma_accept");
+		} else if (type == RDMA_CM_EVENT_ESTABLISHED && asked && asked->rkey) {
+			writes = std::jthread(write_to, id, std::cref(*memory), *std::exchange(asked, nullptr));
 		} else if (type == RDMA_CM_EVENT_DISCONNECTED) {
+			writes = std::jthread();
 			rdma_disconnect(id);
 			rdma_destroy_qp(id);
 			rdma_destroy_id(id);
@@ -177,7 +214,8 @@ void pattern(std::uint8_t *to, std::size_t n, std::uint64_t seed)
 
 class Client {
 public:
-	Client(const char *address, const char *port) : channel(rdma_create_event_channel())
+	// The server writes into the client's memory, if the client asks for that.
+	Client(const char *address, const char *port, bool asks) : channel(rdma_create_event_channel())
 	{
 		check(channel && rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) == 0, "rdma_create_id");
 		sockaddr_storage there = resolve(address, port);
@@ -187,7 +225,14 @@ public:
 		check(rdma_resolve_route(id, 5000) == 0, "rdma_resolve_route");
 		wait_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, nullptr, 0);
 		make_qp(id);
+		Remote mine = {};
 		rdma_conn_param param = {.responder_resources = 16, .initiator_depth = 16};
+		if (asks) {
+			memory = std::make_unique<Memory>(id->pd, area);
+			mine = {reinterpret_cast<std::uintptr_t>(memory->at(0)), memory->mr()->rkey, 0};
+			param.private_data = &mine;
+			param.private_data_len = sizeof(mine);
+		}
 		check(rdma_connect(id, &param) == 0, "rdma_connect");
 		wait_event(channel, RDMA_CM_EVENT_ESTABLISHED, &remote, sizeof(remote));
 	}
@@ -243,6 +288,7 @@ public:
 	rdma_event_channel *channel;
 	rdma_cm_id *id = nullptr;
 	Remote remote = {};
+	std::unique_ptr<Memory> memory;
 };
 
 constexpr std::array<std::size_t, 6> sizes = {256 << 10, (1 << 20) - 1, (1 << 20) + 13, 4 << 20, 300001, 64 << 10};
@@ -298,8 +344,6 @@ int keep(Client &c, int seconds)
 	std::printf("%llu messages\n", static_cast<unsigned long long>(seed - 1));
 	return 0;
 }
-
-constexpr std::size_t under_way = 1 << 20;
 
 // TCP takes a whole message at once only when it has sent much before.
 void warm_up(Client &c, Memory &memory)
@@ -420,6 +464,23 @@ int atomic(Client &c)
 	return 0;
 }
 
+// What the server lends meanwhile must not keep the atomics waiting.
+int atomic_among(Client &c)
+{
+	Memory sink(c.id->pd, area);
+
+	// The server writes by now.
+	while (static_cast<volatile std::uint8_t *>(c.memory->at(0))[0] == 0)
+		;
+	for (std::uint64_t round = 0; round < 20; round++) {
+		c.post(IBV_WR_ATOMIC_FETCH_AND_ADD, {sink.sge(0, sizeof(std::uint64_t))}, 0, 2 * round);
+		c.post(IBV_WR_RDMA_READ, {sink.sge(8, 1000)}, 0, 2 * round + 1);
+		c.complete(2 * round);
+		c.complete(2 * round + 1);
+	}
+	return 0;
+}
+
 // Has requests under way, and gives the caller time to cut the path
 void strand(Client &c, Memory &memory)
 {
@@ -465,13 +526,13 @@ int main(int argc, char **argv)
 	const std::string_view what = argc > 3 ? argv[3] : "";
 	if (what == "serve")
 		serve(argv[1], argv[2]);
-	if (what != "deregister" && what != "deregister-two" && what != "pieces" && what != "atomic" &&
-		what.substr(0, 5) != "dead-" && !(what == "keep" && argc == 5)) {
+	if (what != "deregister" && what != "deregister-two" && what != "pieces" && what != "atomic-among" &&
+		what != "atomic" && what.substr(0, 5) != "dead-" && !(what == "keep" && argc == 5)) {
 		std::fprintf(stderr, "usage: lend ADDRESS PORT serve|keep "
-				     "SECONDS|deregister|deregister-two|pieces|atomic|dead-...\n");
+				     "SECONDS|deregister|deregister-two|pieces|atomic|atomic-among|dead-...\n");
 		return 2;
 	}
-	Client c(argv[1], argv[2]);
+	Client c(argv[1], argv[2], what == "atomic-among");
 	if (what == "keep")
 		return keep(c, static_cast<int>(std::strtol(argv[4], nullptr, 10)));
 	if (what == "deregister")
@@ -480,6 +541,8 @@ int main(int argc, char **argv)
 		return deregister_two(c);
 	if (what == "pieces")
 		return pieces(c);
+	if (what == "atomic-among")
+		return atomic_among(c);
 	if (what == "atomic")
 		return atomic(c);
 	return dead(c, what);
