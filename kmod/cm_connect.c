@@ -41,26 +41,25 @@ int kiw_request_compose(struct kiw_startup *su)
 }
 
 /**
- * kiw_dial() - begin to connect a socket
- * @ep: endpoint, mutex held; enters CONNECTING
- * @sock: socket, which is the endpoint's from here on
+ * kiw_dial() - begin to connect
+ * @ep: endpoint with a socket that is new or disconnected, mutex held; enters CONNECTING
  *
  * Return: 0, or what TCP says to the addresses.
  */
-int kiw_dial(struct kiw_ep *ep, struct socket *sock)
+int kiw_dial(struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
 	int err;
 
-	ep->sock = sock;
-	err = kiw_sock_bind(sock, &su->local);
+	lockdep_assert_held(&ep->mutex);
+	err = kiw_sock_bind(ep->sock, &su->local);
 	if (err)
 		return err;
 	err = kiw_ep_hook(ep, NULL);
 	if (err)
 		return err;
 	kiw_ep_enter(ep, KIW_ST_CONNECTING);
-	err = kernel_connect(sock, kiw_sockaddr(&su->remote), kiw_addr_len(&su->remote),
+	err = kernel_connect(ep->sock, kiw_sockaddr(&su->remote), kiw_addr_len(&su->remote),
 			     O_NONBLOCK);
 	return err == -EINPROGRESS ? 0 : err;
 }
@@ -72,7 +71,6 @@ int kiw_dial(struct kiw_ep *ep, struct socket *sock)
 static int connect_dial_again(struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
-	struct socket *sock;
 	int err;
 
 	su->retried = true;
@@ -81,14 +79,9 @@ static int connect_dial_again(struct kiw_ep *ep)
 	err = kiw_request_compose(su);
 	if (err)
 		return err;
-
-	err = kiw_sock_create(ep->dev, sock_net(ep->sock->sk), ep->id, &su->local, &sock);
-	if (err)
-		return err;
 	kiw_ep_unhook(ep);
-	/* A reset leaves no TIME_WAIT in the way of the same pair of ports. */
-	kiw_sock_close(ep->sock, true);
-	return kiw_dial(ep, sock);
+	kiw_sock_disconnect(ep->sock);
+	return kiw_dial(ep);
 }
 
 static void connect_lost(struct kiw_ep *ep, int err)
@@ -281,7 +274,7 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
 	if (err)
 		return err;
 	kiw_ep_deadline(ep, kiw_connect_secs(ep->dev));
-	err = kiw_dial(ep, sock);
+	err = kiw_dial(ep);
 	if (!err)
 		kiw_ep_set_id(ep, id);
 	return err;

@@ -119,9 +119,7 @@ static void dial_later(struct kiw_ep *ep)
 	struct number_dialer *d = to_dialer(ep);
 
 	kiw_ep_unhook(ep);
-	if (ep->sock)
-		kiw_sock_close(ep->sock, true);
-	ep->sock = NULL;
+	kiw_sock_disconnect(ep->sock);
 	d->next = jiffies + d->pause;
 	d->pause = min_t(unsigned long, 2 * d->pause, NUMBER_PAUSE_MAX);
 	kiw_ep_deadline(ep, 0);
@@ -133,7 +131,6 @@ static int dial_begin(struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
 	struct kiw_peer peer;
-	struct socket *sock;
 	int err;
 
 	if (!kiw_qp_peer(ep->qp, &peer))
@@ -148,12 +145,13 @@ static int dial_begin(struct kiw_ep *ep)
 		err = kiw_addr_check(ep->dev, &su->remote);
 	if (!err)
 		err = kiw_request_compose(su);
+	/* The address may have come to another interface. */
 	if (!err)
-		err = kiw_sock_create(ep->dev, ep->dev->net, NULL, &su->local, &sock);
+		err = kiw_sock_stay(ep->dev, ep->sock, &su->local);
 	if (err)
 		return err;
 	kiw_ep_deadline(ep, kiw_connect_secs(ep->dev));
-	return kiw_dial(ep, sock);
+	return kiw_dial(ep);
 }
 
 /* An address may come back, a route appear, and memory: an attempt's failure is its own only. */
@@ -459,6 +457,8 @@ static int number_dial(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 		       const struct kiw_peer *peer)
 {
 	struct kiw_ep *ep = kiw_ep_create(qp->dev, sizeof(struct number_dialer), &dial_ops);
+	struct sockaddr_storage local;
+	struct socket *sock;
 	int err;
 
 	if (IS_ERR(ep))
@@ -466,8 +466,16 @@ static int number_dial(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	to_dialer(ep)->pause = NUMBER_PAUSE_MIN;
 	/* RTS mostly follows at once, and then the Request can say so. */
 	to_dialer(ep)->next = jiffies + NUMBER_PAUSE_MIN;
+	number_sockaddr(&local, &peer->local, 0);
+	err = kiw_sock_create(qp->dev, qp->dev->net, NULL, &local, &sock);
 	mutex_lock(&ep->mutex);
-	err = ep->state == KIW_ST_DEAD ? -ENODEV : kiw_qp_modify(qp, attr, mask, peer);
+	if (!err && ep->state == KIW_ST_DEAD) {	/* the device is going */
+		sock_release(sock);
+		err = -ENODEV;
+	} else if (!err) {
+		ep->sock = sock;
+		err = kiw_qp_modify(qp, attr, mask, peer);
+	}
 	if (!err)
 		err = kiw_qp_bind(qp, &ep->inbox, true);
 	if (!err) {

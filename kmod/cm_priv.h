@@ -341,7 +341,10 @@ struct net *kiw_sock_net(struct kiw_device *dev, const struct iw_cm_id *id,
 			 const struct sockaddr_storage *local);
 int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_id *id,
 		    const struct sockaddr_storage *local, struct socket **res);
+int kiw_sock_stay(struct kiw_device *dev, struct socket *sock,
+		  const struct sockaddr_storage *local);
 int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr);
+void kiw_sock_disconnect(struct socket *sock);
 void kiw_sock_close(struct socket *sock, bool reset);
 bool kiw_sock_drop(struct socket *sock);
 void kiw_sock_keepalive(struct socket *sock, int secs);
@@ -373,7 +376,7 @@ int kiw_reply_send(struct kiw_ep *ep);
 /* cm_connect.c */
 int kiw_request_compose(struct kiw_startup *su);
 int kiw_request_step(struct kiw_ep *ep, struct kiw_mpa_frame *rep);
-int kiw_dial(struct kiw_ep *ep, struct socket *sock);
+int kiw_dial(struct kiw_ep *ep);
 
 /* cm_listen.c */
 struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_storage *addr,

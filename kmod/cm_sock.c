@@ -138,6 +138,21 @@ struct net *kiw_sock_net(struct kiw_device *dev, const struct iw_cm_id *id,
 }
 
 /**
+ * kiw_sock_stay() - have a socket stay on the interface of its address
+ * @dev: device
+ * @sock: socket without a connection; where it has an interface already, only a kernel thread or an
+ *	administrator may change that
+ * @local: local address, or the wildcard for the device's own interface
+ *
+ * Return: 0 or a negative errno.
+ */
+int kiw_sock_stay(struct kiw_device *dev, struct socket *sock,
+		  const struct sockaddr_storage *local)
+{
+	return sock_bindtoindex(sock->sk, sock_ifindex(dev, local), true);
+}
+
+/**
  * kiw_sock_create() - make a socket that stays on the interface of its address
  * @dev: device
  * @net: namespace; that of @dev lasts as long as its endpoints do, another one the socket keeps
@@ -145,8 +160,10 @@ struct net *kiw_sock_net(struct kiw_device *dev, const struct iw_cm_id *id,
  * @local: local address, or the wildcard for the device's own interface
  * @res: the socket
  *
- * May have to load a protocol's module, hence the mutex of the endpoint isn't held for the first
- * socket of an endpoint.
+ * The socket belongs to the cgroups of the task that makes it: there TCP's memory is charged, and
+ * their BPF programs see the packets. An initiator's is made by the process that connects, and
+ * serves all attempts. May have to load a protocol's module, hence the mutex of the endpoint isn't
+ * held.
  *
  * Return: 0 or a negative errno.
  */
@@ -165,8 +182,8 @@ int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_
 		return err;
 	if (net != dev->net)
 		sk_net_refcnt_upgrade(sock->sk);
-	err = sock_bindtoindex(sock->sk, loopback ? LOOPBACK_IFINDEX : sock_ifindex(dev, local),
-			       true);
+	err = loopback ? sock_bindtoindex(sock->sk, LOOPBACK_IFINDEX, true) :
+			 kiw_sock_stay(dev, sock, local);
 	if (err) {
 		sock_release(sock);
 		return err;
@@ -193,7 +210,7 @@ static bool sock_port_is_ephemeral(struct sock *sk, u16 port)
 
 /**
  * kiw_sock_bind() - bind the socket of an initiator
- * @sock: socket
+ * @sock: socket; if it has a port from an earlier attempt, it stays as it is
  * @addr: address and port
  *
  * rdma_cm numbers its own port space and hands out ephemeral ports without knowing which of them
@@ -207,6 +224,8 @@ int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr)
 	struct sockaddr_storage any_port = *addr;
 	int err;
 
+	if (inet_sk(sock->sk)->inet_num)
+		return 0;
 	if (sock_addr_port(addr)) {
 		/* As TCP's users do: a port in TIME_WAIT is no obstacle. */
 		sock_set_reuseaddr(sock->sk);
@@ -218,6 +237,22 @@ int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr)
 	/* TCP chooses the port when it knows the peer: it then is unique per peer only. */
 	kiw_bind_address_no_port(sock->sk);
 	return kernel_bind(sock, kiw_sockaddr(&any_port), kiw_addr_len(addr));
+}
+
+/**
+ * kiw_sock_disconnect() - break off an attempt to connect, so that there can be another one
+ * @sock: socket of an initiator, with its own callbacks
+ *
+ * A connection is reset, which leaves no TIME_WAIT in the way of the same pair of ports. The socket
+ * keeps its cgroups, its options, and the port if it was bound to one; a port that TCP chose is
+ * given back.
+ */
+void kiw_sock_disconnect(struct socket *sock)
+{
+	struct sockaddr nobody = { .sa_family = AF_UNSPEC };
+
+	/* Some kernels refuse it while a thread waits on the socket: none does. */
+	kernel_connect(sock, kiw_sockaddr(&nobody), sizeof(nobody), 0);
 }
 
 /**
