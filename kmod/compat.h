@@ -178,6 +178,10 @@ static inline void sk_net_refcnt_upgrade(struct sock *sk)
 {
 	struct net *net = sock_net(sk);
 
+#ifdef KIW_HAVE_NETNS_TRACKER_FREE
+	/* 6.2: what was tracked so far is a user that doesn't hold it */
+	__netns_tracker_free(net, &sk->ns_tracker, false);
+#endif
 	sk->sk_net_refcnt = 1;
 	get_net_track(net, &sk->ns_tracker, GFP_KERNEL);
 	sock_inuse_add(net, 1);
