@@ -4,6 +4,7 @@
 #
 #   machine NAME RELEASE   makes one; its root is $LAB/NAME/tree
 #   on NAME COMMAND...     runs COMMAND in it as root, within LIMIT seconds
+#   believes NAME          what asks there for the running kernel gets $kernel
 #   in_guest TEST PREFIX GUEST NAME COMMAND...
 #                          runs COMMAND in a guest whose root it is, within GUEST_LIMIT seconds; names of tests there get PREFIX,
 #                          and TEST is that all went well. The guest's files are in build/FOLDER-SCRIPT-TEST
@@ -65,6 +66,10 @@ on() {
 		PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@" </dev/null
 }
 
+believes() {
+	printf '#!/bin/sh\n[ "$*" = -r ] && echo %s || exec /bin/uname "$@"\n' "$kernel" >"$LAB/$1/tree/usr/local/bin/uname"
+	chmod 755 "$LAB/$1/tree/usr/local/bin/uname"
+}
 GUEST_LIMIT=1200
 in_guest() {
 	local name=$1 script=${0#*tests/} status=0
