@@ -169,6 +169,7 @@ void kiw_ep_set_id(struct kiw_ep *ep, struct iw_cm_id *id)
 
 /* --- what iw_cm is told --------------------------------------------------------------------- */
 
+/* The depths of an event are the peer's, as in its Request. */
 static int ep_tell(struct kiw_ep *ep, u8 what)
 {
 	struct iw_cm_event event = {};
@@ -177,8 +178,8 @@ static int ep_tell(struct kiw_ep *ep, u8 what)
 	case KIW_OWED_REPLY:
 		event.event = IW_CM_EVENT_CONNECT_REPLY;
 		event.status = ep->status;
-		event.ird = ep->ird;
-		event.ord = ep->ord;
+		event.ird = ep->ord;
+		event.ord = ep->ird;
 		/* After a failure the user's own addresses are the only ones that are sure. */
 		event.local_addr = ep->status ? ep->id->local_addr : ep->su->local;
 		event.remote_addr = ep->status ? ep->id->remote_addr : ep->su->remote;
@@ -187,8 +188,8 @@ static int ep_tell(struct kiw_ep *ep, u8 what)
 		break;
 	case KIW_OWED_ESTABLISHED:
 		event.event = IW_CM_EVENT_ESTABLISHED;
-		event.ird = ep->ird;
-		event.ord = ep->ord;
+		event.ird = ep->ord;
+		event.ord = ep->ird;
 		break;
 	case KIW_OWED_DISCONNECT:
 		event.event = IW_CM_EVENT_DISCONNECT;

@@ -421,8 +421,12 @@ TEST(Connected, DepthsThatDifferAreNotMixedUp)
 	param.responder_resources = 7;
 	param.initiator_depth = 3;
 	ASSERT_EQ(rdma_accept(b.id(), &param), 0);
-	a->events().wait(RDMA_CM_EVENT_ESTABLISHED, a->id());
-	b.events().wait(RDMA_CM_EVENT_ESTABLISHED, b.id());
+	const Event for_a = a->events().wait(RDMA_CM_EVENT_ESTABLISHED, a->id());
+	const Event for_b = b.events().wait(RDMA_CM_EVENT_ESTABLISHED, b.id());
+	EXPECT_EQ(for_a.initiator_depth, 7);
+	EXPECT_EQ(for_a.responder_resources, 3);
+	EXPECT_EQ(for_b.initiator_depth, 3);
+	EXPECT_EQ(for_b.responder_resources, 7);
 	EXPECT_EQ(query(a->qp()).max_rd_atomic, 7);
 	EXPECT_EQ(query(a->qp()).max_dest_rd_atomic, 3);
 	EXPECT_EQ(query(b.qp()).max_rd_atomic, 3);
