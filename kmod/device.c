@@ -161,7 +161,8 @@ static int device_get_port_immutable(struct ib_device *ibdev, u32 port,
 {
 	immutable->gid_tbl_len = KIW_GIDS;
 	immutable->pkey_tbl_len = 1;
-	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP;
+	/* Peers are named by addresses, which only a GRH has. */
+	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP | RDMA_CORE_CAP_IB_GRH_REQUIRED;
 	return 0;
 }
 

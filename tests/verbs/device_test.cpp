@@ -178,6 +178,7 @@ TEST(Device, PortIsActive)
 	EXPECT_GE(attr.gid_tbl_len, 1);
 	EXPECT_NE(attr.active_speed, 0);
 	EXPECT_NE(attr.active_width, 0);
+	EXPECT_TRUE(attr.flags & IBV_QPF_GRH_REQUIRED);
 }
 
 TEST(Device, OtherPortsDoNotExist)
