@@ -145,6 +145,7 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 			/* What is posted from now on is flushed by the doorbell. */
 			kiw_sq_flush(qp);
 			kiw_rq_flush(qp, NULL);
+			kiw_qp_raise_last_wqe(qp);
 		} else {
 			kiw_qp_open_rings(qp);
 			if (kiw_sq_posted(&qp->sq))

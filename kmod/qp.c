@@ -424,11 +424,12 @@ static void qp_flush_idle(struct kiw_qp *qp)
 static void qp_fail_idle(struct kiw_qp *qp)
 {
 	struct kiw_qp_step step = kiw_qp_next(qp->state, KIW_EV_MODIFY_ERR);
+	bool told = kiw_qp_is_over(qp);
 
 	lockdep_assert_held(&qp->mutex);
 	WRITE_ONCE(qp->state, step.next);
 	qp_flush_idle(qp);
-	if (step.actions & KIW_ACT_LAST_WQE)
+	if ((step.actions & KIW_ACT_LAST_WQE) && !told)
 		kiw_qp_raise_last_wqe(qp);
 }
 

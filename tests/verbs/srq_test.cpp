@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <poll.h>
 #include <rdma/ib_user_verbs.h>
 #include <set>
 #include <thread>
@@ -408,6 +409,22 @@ TEST_F(Shared, LastRequestIsToldOfAfterAFaultOfThePeer)
 	expect_works(connection);
 	ASSERT_EQ(connection.a->write({from.sge()}, {.remote = 4096, .rkey = 1}), 0);
 	expect_last_request(*connection.b);
+}
+
+TEST_F(Shared, LastRequestIsToldOfOnceAfterAnOrderlyEnd)
+{
+	for (const bool by_peer : {false, true}) {
+		const Connection connection = connect();
+		const Side &first = by_peer ? *connection.a : *connection.b;
+
+		expect_works(connection);
+		ASSERT_EQ(rdma_disconnect(first.id()), 0);
+		connection.b->wait_disconnected();
+		expect_last_request(*connection.b);
+		ASSERT_EQ(connection.b->modify(IBV_QPS_ERR), 0);
+		pollfd more{context->async_fd, POLLIN, 0};
+		EXPECT_EQ(poll(&more, 1, 100), 0);
+	}
 }
 
 TEST_F(Shared, QueuePairWithoutAConnectionTellsOfTheLastRequest)
