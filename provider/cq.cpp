@@ -190,6 +190,35 @@ void Cq::forget(const Qp &qp)
 		if (cqe.cookie == qp.cookie())
 			cqe.flags |= KIW_CQE_VOID;
 	}
+	// Between ibv_start_poll() and ibv_end_poll(), of a queue without a lock, the slot that is read must stay.
+	// The poll then skips what is marked.
+	if (!current)
+		compact(produced);
+}
+
+bool Cq::is_wanted(std::uint32_t index) const
+{
+	if (!(ring.slot(index).flags & KIW_CQE_VOID))
+		return true;
+	// The second slot of a record
+	if (index == consumed)
+		return false;
+	const kiw_cqe &before = ring.slot(index - 1);
+	return before.opcode == KIW_WR_RECORD && !(before.flags & KIW_CQE_VOID);
+}
+
+void Cq::compact(std::uint32_t produced)
+{
+	std::uint32_t to = produced;
+
+	// From the last one back, so that those in front, which is_wanted() looks at, are still in their places.
+	for (std::uint32_t index = produced; index-- != consumed;)
+		if (is_wanted(index) && --to != index)
+			ring.slot(to) = ring.slot(index);
+	if (to == consumed)
+		return;
+	consumed = to;
+	ring.consume(to);
 }
 
 } // namespace kiw

@@ -39,13 +39,20 @@ struct alignas(64) Cq {
 	static Cq &from(ibv_cq *cq) { return *reinterpret_cast<Cq *>(cq); }
 	static Cq &from(ibv_cq_ex *cq) { return *reinterpret_cast<Cq *>(cq); }
 
-	/// Makes poll_cq skip the completions of a QP, for which the kernel must add no more. When this
-	/// returns, no poll_cq uses the QP.
+	/// Takes the completions of a QP away, for which the kernel must add no more, and gives their slots back.
+	/// When this returns, no poll_cq uses the QP.
 	void forget(const Qp &qp);
 
 	/// After so many polls in a row that found nothing: now and then lets another thread have the CPU, which
 	/// the completion may depend on.
 	static void found_nothing(std::uint32_t idle);
+
+private:
+	/// Whether a slot has something to poll, or belongs to the one before it that has.
+	bool is_wanted(std::uint32_t index) const;
+
+	/// Moves the slots that are wanted up to produced, and gives the others back to the kernel. Under the lock.
+	void compact(std::uint32_t produced);
 };
 
 /// A CQ of the kernel's, with its ring; empty and errno if there is none.

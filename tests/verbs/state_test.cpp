@@ -2,6 +2,7 @@
 //
 // States of a QP, query and modify, and the flush: every request completes exactly once.
 #include <cerrno>
+#include <utility>
 
 #include "connection.hpp"
 #include "link.hpp"
@@ -27,15 +28,26 @@ ibv_qp_attr query(const ibv_qp *qp, ibv_qp_init_attr *init = nullptr)
 /// A QP that was never connected.
 class Unconnected : public testing::Test {
 protected:
-	Unconnected() : pd(make_pd(server_device())), cq(make_cq(server_device(), 64))
+	Unconnected() : pd(make_pd(server_device())) { use(64); }
+
+	/// Makes all anew, with a CQ of so many entries.
+	void use(int entries)
+	{
+		qp.reset();
+		cq = make_cq(server_device(), entries);
+		qp = new_qp();
+	}
+
+	Qp new_qp() const
 	{
 		ibv_qp_init_attr attr{};
 		attr.send_cq = attr.recv_cq = cq.get();
 		attr.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1};
 		attr.qp_type = IBV_QPT_RC;
-		qp.reset(ibv_create_qp(pd.get(), &attr));
-		if (!qp)
+		Qp made(ibv_create_qp(pd.get(), &attr));
+		if (!made)
 			fail("ibv_create_qp", errno);
+		return made;
 	}
 
 	int modify(ibv_qp_state state) const
@@ -51,6 +63,21 @@ protected:
 		ibv_recv_wr *bad = nullptr;
 		wr.wr_id = id;
 		EXPECT_EQ(ibv_post_recv(qp.get(), &wr, &bad), error);
+	}
+
+	/// Eight completions, with the numbers from first on
+	void flush(std::uint64_t first = 0) const
+	{
+		ASSERT_EQ(modify(IBV_QPS_INIT), 0);
+		for (std::uint64_t i = 0; i < 8; i++)
+			receive(first + i);
+		ASSERT_EQ(modify(IBV_QPS_ERR), 0);
+	}
+
+	void expect_flushed(std::uint64_t first = 0) const
+	{
+		for (std::uint64_t i = 0; i < 8; i++)
+			EXPECT_WC(poll_one(cq.get()), first + i, IBV_WC_WR_FLUSH_ERR);
 	}
 
 	int send(std::uint64_t id) const
@@ -246,14 +273,43 @@ TEST_F(Unconnected, NothingIsPostedInReset)
 TEST_F(Unconnected, ResetForgetsCompletionsAndRequests)
 {
 	for (int round = 0; round < 5; round++) {
-		ASSERT_EQ(modify(IBV_QPS_INIT), 0);
-		for (std::uint64_t i = 0; i < 8; i++)
-			receive(i);
-		ASSERT_EQ(modify(IBV_QPS_ERR), 0);
+		flush();
 		ASSERT_EQ(modify(IBV_QPS_RESET), 0);
 		EXPECT_TRUE(poll_all(cq.get()).empty());
 		EXPECT_EQ(send(1), EINVAL);
 	}
+}
+
+// The CQ has room for one round, and nobody polls in between.
+TEST_F(Unconnected, ResetFreesThePlacesOfCompletions)
+{
+	use(8);
+	flush();
+	for (int round = 0; round < 5; round++) {
+		ASSERT_EQ(modify(IBV_QPS_RESET), 0);
+		flush();
+	}
+	expect_flushed();
+	EXPECT_TRUE(poll_all(cq.get()).empty());
+}
+
+// The same behind completions of another QP, which stay.
+TEST_F(Unconnected, ResetAndDestroyFreePlacesBehindOthers)
+{
+	use(16);
+	flush(100);
+	const Qp other = std::exchange(qp, new_qp());
+	flush();
+	for (int round = 0; round < 5; round++) {
+		ASSERT_EQ(modify(IBV_QPS_RESET), 0);
+		flush();
+		qp.reset();
+		qp = new_qp();
+		flush();
+	}
+	expect_flushed(100);
+	expect_flushed();
+	EXPECT_TRUE(poll_all(cq.get()).empty());
 }
 
 // A ring that was full of receives is empty, and all of it can be used again.
