@@ -9,6 +9,7 @@
 #include <linux/ipv6.h>
 #include <linux/skbuff.h>
 #include <linux/udp.h>
+#include <net/ipv6.h>
 
 #include "qp.h"
 #include "srq.h"
@@ -17,6 +18,9 @@
 #include "ud_record.h"
 #include "proto/crc.h"
 #include "proto/dgram.h"
+
+/* What follows a GRH on InfiniBand */
+#define UDRX_NEXTHDR_IB 0x1b
 
 /* --- judging -------------------------------------------------------------------------------- */
 
@@ -66,31 +70,27 @@ static enum kiw_stat udrx_judge(const struct kiw_ud_packet *packet, struct kiw_d
 /* --- placing -------------------------------------------------------------------------------- */
 
 /*
- * What a receiver finds in front of the message, and InfiniBand calls the GRH: the IPv6 header, or
- * that of IPv4 behind 20 bytes of zeros. Without options and with the length of this datagram, so
- * that it is good by itself.
+ * What a receiver finds in front of the message: the header of IP in the form of InfiniBand's GRH,
+ * that of IPv4 as one of IPv6, with mapped addresses. ibv_create_ah_from_wc() understands it, which
+ * would take any other form for one of RoCE, and then look for a GID of RoCE's.
  */
-static void udrx_grh(const struct kiw_ud_packet *packet, u8 *grh)
+static void udrx_grh(const struct kiw_ud_packet *packet, struct ipv6hdr *grh)
 {
-	u32 udp_len = sizeof(struct udphdr) + packet->len;
 	const struct sk_buff *skb = packet->skb;
-	struct ipv6hdr *six = (struct ipv6hdr *)grh;
-	struct iphdr *four = (struct iphdr *)(grh + KIW_GRH_LEN - sizeof(*four));
+	const struct iphdr *four;
 
-	BUILD_BUG_ON(sizeof(*six) != KIW_GRH_LEN);
+	BUILD_BUG_ON(sizeof(*grh) != KIW_GRH_LEN);
 	if (skb->protocol == htons(ETH_P_IPV6)) {
-		*six = *ipv6_hdr(skb);
-		six->payload_len = htons(udp_len);
-		six->nexthdr = IPPROTO_UDP;
-		return;
+		*grh = *ipv6_hdr(skb);
+	} else {
+		four = ip_hdr(skb);
+		ip6_flow_hdr(grh, four->tos, 0);
+		grh->hop_limit = four->ttl;
+		ipv6_addr_set_v4mapped(four->saddr, &grh->saddr);
+		ipv6_addr_set_v4mapped(four->daddr, &grh->daddr);
 	}
-	memset(grh, 0, KIW_GRH_LEN);
-	*four = *ip_hdr(skb);
-	four->ihl = sizeof(*four) / 4;
-	four->tot_len = htons(sizeof(*four) + udp_len);
-	four->frag_off = 0;
-	four->check = 0;
-	four->check = ip_fast_csum(four, four->ihl);
+	grh->payload_len = htons(sizeof(struct udphdr) + packet->len);
+	grh->nexthdr = UDRX_NEXTHDR_IB;
 }
 
 static bool udrx_to_list(const struct kiw_qp *qp, struct kiw_ud_source *src,
@@ -111,13 +111,13 @@ static bool udrx_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 		       const struct kiw_dgram *d)
 {
 	struct kiw_ud_source src;
-	u8 grh[KIW_GRH_LEN];
+	struct ipv6hdr grh;
 	bool placed;
 
-	udrx_grh(packet, grh);
+	udrx_grh(packet, &grh);
 	kiw_ud_source_open(&src, packet, d);
 	/* In front of the message */
-	src.p = grh;
+	src.p = (const u8 *)&grh;
 	src.n = KIW_GRH_LEN;
 	placed = udrx_to_list(ud->qp, &src, ud->recv.sge, KIW_GRH_LEN + d->payload_len);
 	kiw_ud_source_close(&src);

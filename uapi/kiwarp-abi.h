@@ -306,7 +306,7 @@ struct kiw_ud_dest {
 /* The same with immediate data */
 #define KIW_UD_MAX_IMM_MSG 65475
 
-/* Bytes in front of what arrives at a datagram QP: its IPv6 header, or 20 bytes and that of IPv4 */
+/* Bytes in front of what arrives at a datagram QP: its IP header in the form of InfiniBand's GRH */
 #define KIW_GRH_LEN 40
 
 /*

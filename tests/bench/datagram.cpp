@@ -467,9 +467,8 @@ void hear_peers(const Options &o, const Socket &control)
 			continue;
 		const char *const header = end.at(wc.wr_id * stride);
 		ibv_gid gid{};
-		gid.raw[10] = gid.raw[11] = 0xff;
-		// Behind 20 octets of nothing stands the header of IPv4, in which the source begins at octet 12.
-		std::memcpy(gid.raw + 12, header + 20 + 12, 4);
+		// The GRH's source
+		std::memcpy(gid.raw, header + 8, sizeof(gid));
 		ibv_ah *&ah = peers[wc.src_qp];
 		if (!ah)
 			ah = end.make_ah(gid);

@@ -91,7 +91,8 @@ protected:
 		EXPECT_EQ(wc.byte_len, grh + payload.size());
 		EXPECT_EQ(wc.src_qp, port_of(peer));
 		EXPECT_TRUE(vt::same(right.bytes(slot * stride + grh, payload.size()), payload)) << peer;
-		const auto source = right.bytes(slot * stride + 20 + 12, 4);
+		// The end of the GRH's source
+		const auto source = right.bytes(slot * stride + 20, 4);
 		std::snprintf(text, sizeof(text), "%u.%u.%u.%u", source[0], source[1], source[2], source[3]);
 		EXPECT_EQ(text, address_of(peer));
 		heard.emplace(text, wc.src_qp);
