@@ -15,14 +15,16 @@
 #include "ud_path.h"
 
 /**
- * struct ud_group - a QP's attachment to a group; protected by kiw_qp.mutex
+ * struct ud_group - a QP's membership of a group; protected by kiw_qp.mutex
  * @link: in kiw_ud.groups
  * @gid: the group, as the verb names it
+ * @users: attachments: RDMA core has one for each LID, which means nothing here
  * @sock: its socket
  */
 struct ud_group {
 	struct list_head	link;
 	union ib_gid		gid;
+	u32			users;
 	struct socket		*sock;
 };
 
@@ -120,12 +122,40 @@ release:
 	return err;
 }
 
+static struct ud_group *group_find(struct kiw_qp *qp, const union ib_gid *gid)
+{
+	struct ud_group *group;
+
+	lockdep_assert_held(&qp->mutex);
+	list_for_each_entry(group, &qp->ud->groups, link) {
+		if (!memcmp(&group->gid, gid, sizeof(*gid)))
+			return group;
+	}
+	return NULL;
+}
+
+/* Return: whether the QP is a member already, and then for one user more. */
+static bool group_join_again(struct kiw_qp *qp, const union ib_gid *gid)
+{
+	struct ud_group *group;
+
+	mutex_lock(&qp->mutex);
+	group = group_find(qp, gid);
+	if (group)
+		group->users++;
+	mutex_unlock(&qp->mutex);
+	return group;
+}
+
+/* RDMA core attaches and detaches a QP by one thread at a time. */
 int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct ud_group *group;
 	int err;
 
+	if (group_join_again(qp, gid))
+		return 0;
 	if (!kiw_count_up(&qp->dev->num_group, KIW_MAX_GROUP))
 		return -ENOMEM;
 	group = kzalloc(sizeof(*group), GFP_KERNEL_ACCOUNT);
@@ -134,6 +164,7 @@ int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 		goto uncount;
 	}
 	group->gid = *gid;
+	group->users = 1;
 	err = group_open(qp->ud, group);
 	if (err)
 		goto free;
@@ -152,21 +183,22 @@ uncount:
 int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
-	struct ud_group *group, *found = NULL;
+	struct ud_group *group;
+	bool last = false;
 
 	mutex_lock(&qp->mutex);
-	list_for_each_entry(group, &qp->ud->groups, link) {
-		if (!memcmp(&group->gid, gid, sizeof(*gid))) {
-			found = group;
-			list_del(&found->link);
-			break;
-		}
+	group = group_find(qp, gid);
+	if (group && !--group->users) {
+		list_del(&group->link);
+		last = true;
 	}
 	mutex_unlock(&qp->mutex);
-	if (!found)
+	if (!group)
 		return -EINVAL;
-	kiw_ud_unlisten(found->sock);
-	kfree(found);
-	atomic_dec(&qp->dev->num_group);
+	if (last) {
+		kiw_ud_unlisten(group->sock);
+		kfree(group);
+		atomic_dec(&qp->dev->num_group);
+	}
 	return 0;
 }

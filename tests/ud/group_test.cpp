@@ -37,18 +37,18 @@ struct Group {
 	const char *from;
 };
 
-int attach(const End &end, const std::string &group)
+int attach(const End &end, const std::string &group, std::uint16_t lid = 0)
 {
 	const ibv_gid gid = gid_of(group);
 
-	return ibv_attach_mcast(end.qp(), &gid, 0);
+	return ibv_attach_mcast(end.qp(), &gid, lid);
 }
 
-int detach(const End &end, const std::string &group)
+int detach(const End &end, const std::string &group, std::uint16_t lid = 0)
 {
 	const ibv_gid gid = gid_of(group);
 
-	return ibv_detach_mcast(end.qp(), &gid, 0);
+	return ibv_detach_mcast(end.qp(), &gid, lid);
 }
 
 /// An attachment; a queue pair can't be destroyed before it ends.
@@ -168,6 +168,24 @@ TEST_P(Groups, OnceMoreIsTheSameAsOnce)
 	left.send({ah.get(), everybody}, 0, 100);
 	EXPECT_EQ(first.received().status, IBV_WC_SUCCESS);
 	expect_nothing(left, first);
+}
+
+// InfiniBand's LID means nothing here, but each needs its own detachment.
+TEST_P(Groups, TwoLidsAreOneMembership)
+{
+	const char *group = GetParam().attach;
+
+	ASSERT_EQ(attach(first, group, 0), 0);
+	ASSERT_EQ(attach(first, group, 0xc000), 0);
+	for (const std::uint16_t lid : {0, 0xc000}) {
+		left.send({ah.get(), everybody}, 0, 100);
+		EXPECT_EQ(first.received().byte_len, grh + 100);
+		expect_nothing(left, first);
+		ASSERT_EQ(detach(first, group, lid), 0);
+	}
+	left.send({ah.get(), everybody}, 0, 100);
+	expect_nothing(left, first);
+	EXPECT_EQ(detach(first, group, 0xc000), EINVAL);
 }
 
 INSTANTIATE_TEST_SUITE_P(, Groups,
