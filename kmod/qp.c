@@ -492,15 +492,16 @@ static int qp_expect(struct kiw_qp *qp, const struct kiw_peer *named)
 	return 0;
 }
 
-/* RTR to RTS, connected by now or not */
+/* RTR to RTS, or RTS to RTS, connected by now or not */
 static int qp_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	struct kiw_peer *peer = qp->peer;
 
 	lockdep_assert_held(&qp->mutex);
-	if (!qp->by_number || !(mask & IB_QP_SQ_PSN))
+	if (!qp->by_number || (qp->shown == IB_QPS_RTR && !(mask & IB_QP_SQ_PSN)))
 		return -EINVAL;
-	peer->ends.sq_psn = attr->sq_psn & KIW_PSN_MASK;
+	if (mask & IB_QP_SQ_PSN)
+		peer->ends.sq_psn = attr->sq_psn & KIW_PSN_MASK;
 	peer->ends.ready = true;
 	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
 		peer->ord = attr->max_rd_atomic;
@@ -622,10 +623,12 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 	kiw_stream_assert_held(s);
 	switch (to) {
 	case IB_QPS_RTS:
-		if (qp->state != KIW_QP_RTS)
-			return -EINVAL;
 		if (!qp->by_number)
-			return 0;
+			return qp->state == KIW_QP_RTS ? 0 : -EINVAL;
+		/* The peer may have gone already, or go: the program can't know that. */
+		if (qp->state != KIW_QP_RTS && qp->state != KIW_QP_CLOSING &&
+		    qp->state != KIW_QP_IDLE)
+			return -EINVAL;
 		if (c->mask & IB_QP_MAX_QP_RD_ATOMIC)
 			qp->ord = min_t(u16, qp->ord, c->attr->max_rd_atomic);
 		return qp_ready(qp, c->attr, c->mask);

@@ -252,6 +252,47 @@ TEST_F(Named, OnlyAnInitialQueuePairCan)
 	EXPECT_EQ(left.rtr(right.name()), EINVAL);
 }
 
+// From RTS to RTS nothing but the state is needed.
+TEST_F(Named, AReadyQueuePairMayChangeMore)
+{
+	ibv_qp_attr attr{};
+
+	attr.qp_state = IBV_QPS_RTS;
+	attr.qp_access_flags = vt::all_access;
+	attr.min_rnr_timer = 3;
+	ASSERT_EQ(left.rtr(right.name()), 0);
+	EXPECT_EQ(left.modify(attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS), EINVAL);
+	EXPECT_EQ(left.state(), IBV_QPS_RTR);
+	ASSERT_EQ(left.rts(), 0);
+	for (const int also : {0, +IBV_QP_ACCESS_FLAGS, +IBV_QP_MIN_RNR_TIMER})
+		EXPECT_EQ(left.modify(attr, IBV_QP_STATE | also), 0) << also;
+	right.connect(left.name());
+	exchange(left, right);
+	for (const int also : {0, +IBV_QP_ACCESS_FLAGS, +IBV_QP_MIN_RNR_TIMER})
+		EXPECT_EQ(left.modify(attr, IBV_QP_STATE | also), 0) << also;
+	exchange(left, right);
+}
+
+// Whatever the moment: it may have gone, or be about to.
+TEST_F(Named, RtsMayFollowWhenThePeerHasGone)
+{
+	for (int round = 0; round < 60; round++) {
+		left.receive(1);
+		ASSERT_EQ(left.rtr(right.name()), 0);
+		right.connect(left.name());
+		ASSERT_EQ(right.post(IBV_WR_SEND, 2), 0);
+		EXPECT_WC(left.completion("the message"), 1, IBV_WC_SUCCESS);
+		{
+			const std::jthread goes([&] { right.renew(); });
+			std::this_thread::sleep_for(std::chrono::microseconds(round * 20));
+			EXPECT_EQ(left.rts(), 0) << round;
+		}
+		ASSERT_EQ(left.reset(), 0);
+		ASSERT_EQ(left.init(), 0);
+		vt::poll_all(right.cq());
+	}
+}
+
 TEST_F(Named, NothingIsPostedBeforeRts)
 {
 	EXPECT_NE(left.post(IBV_WR_SEND, 1), 0);

@@ -33,6 +33,7 @@ public:
 	Name name() const { return {gid_.gid, qp_->qp_num, psn_}; }
 	ibv_qp_attr query() const;
 	ibv_qp_state state() const { return query().qp_state; }
+	int modify(ibv_qp_attr attr, int mask) const { return ibv_modify_qp(qp(), &attr, mask); }
 
 	int reset() const;
 	int error() const;
