@@ -651,12 +651,26 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 	}
 }
 
+/*
+ * By number, a send queue can't drain and go on later, as in InfiniBand: a connection that has
+ * closed its direction has no way back.
+ */
+static bool qp_drains(const struct kiw_qp *qp, enum ib_qp_state to)
+{
+	lockdep_assert_held(&qp->mutex);
+	return qp->by_number && (to == IB_QPS_SQD || to == IB_QPS_SQE);
+}
+
 static int qp_modify_state(struct kiw_qp *qp, const struct qp_change *c)
 {
 	struct kiw_stream *s;
 	int ret;
 
 	mutex_lock(&qp->mutex);
+	if (qp_drains(qp, c->attr->qp_state)) {
+		mutex_unlock(&qp->mutex);
+		return -EINVAL;
+	}
 	s = kiw_stream_of(qp);
 	if (s) {
 		kiw_pump_lock(s);

@@ -293,6 +293,30 @@ TEST_F(Named, RtsMayFollowWhenThePeerHasGone)
 	}
 }
 
+// InfiniBand's send queue drains and goes on later. A connection that has closed its direction can't.
+TEST_F(Named, ASendQueueThatDrainsIsRefused)
+{
+	const auto refuse = [&] {
+		for (const ibv_qp_state to : {IBV_QPS_SQD, IBV_QPS_SQE}) {
+			ibv_qp_attr attr{};
+
+			attr.qp_state = to;
+			EXPECT_EQ(left.modify(attr, IBV_QP_STATE), EINVAL);
+		}
+		EXPECT_EQ(left.state(), IBV_QPS_RTS);
+	};
+
+	left.connect(right.name());
+	refuse();
+	right.connect(left.name());
+	exchange(left, right);
+	refuse();
+	exchange(left, right);
+	right.renew();
+	std::this_thread::sleep_for(200ms);
+	refuse();
+}
+
 TEST_F(Named, NothingIsPostedBeforeRts)
 {
 	EXPECT_NE(left.post(IBV_WR_SEND, 1), 0);
