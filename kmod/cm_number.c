@@ -428,6 +428,10 @@ static int number_named(struct kiw_qp *qp, const struct ib_qp_attr *attr, int ma
 	    rdma_is_multicast_addr(&peer->remote))
 		return -EINVAL;
 	peer->gid_index = grh->sgid_index;
+	peer->path.flow_label = grh->flow_label;
+	peer->path.traffic_class = grh->traffic_class;
+	peer->path.hop_limit = grh->hop_limit;
+	peer->path.mtu = IB_MTU_4096;
 	peer->ends.from = qp->ibqp.qp_num;
 	peer->ends.to = attr->dest_qp_num;
 	peer->ends.rq_psn = attr->rq_psn & KIW_PSN_MASK;

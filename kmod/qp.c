@@ -484,6 +484,7 @@ static int qp_expect(struct kiw_qp *qp, const struct kiw_peer *named)
 	qp->peer->remote = named->remote;
 	qp->peer->ends = named->ends;
 	qp->peer->gid_index = named->gid_index;
+	qp->peer->path = named->path;
 	qp->peer->ird = named->ird;
 	qp->peer->ord = named->ord;
 	qp->peer->silent = false;
@@ -509,6 +510,27 @@ static int qp_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 	if (qp->inbox)
 		kiw_inbox_post(qp->inbox, KIW_INBOX_READY);
 	return 0;
+}
+
+/* Keep what else the program has set, for the query. */
+static void qp_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	struct kiw_path *path;
+
+	lockdep_assert_held(&qp->mutex);
+	if (!qp->by_number)
+		return;
+	path = &qp->peer->path;
+	if (mask & IB_QP_PATH_MTU)
+		path->mtu = attr->path_mtu;
+	if (mask & IB_QP_TIMEOUT)
+		path->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		path->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		path->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		path->min_rnr_timer = attr->min_rnr_timer;
 }
 
 /* An attempt that is under way gets nowhere any more: kiw_stream_start() looks for its inbox. */
@@ -676,15 +698,17 @@ static int qp_modify_state(struct kiw_qp *qp, const struct qp_change *c)
 		kiw_pump_lock(s);
 		ret = qp_modify_connected(qp, s, c);
 		kiw_pump_unlock(s);
-		mutex_unlock(&qp->mutex);
-		kiw_stream_put(s);
-		return ret;
+	} else {
+		ret = qp_modify_idle(qp, c);
 	}
-	ret = qp_modify_idle(qp, c);
+	if (!ret)
+		qp_keep(qp, c->attr, c->mask);
 	mutex_unlock(&qp->mutex);
 
+	if (s)
+		kiw_stream_put(s);
 	/* A connection attempt of a QP in error is over. */
-	if (!ret && c->attr->qp_state == IB_QPS_ERR)
+	else if (!ret && c->attr->qp_state == IB_QPS_ERR)
 		qp_abort_endpoint(qp);
 	return ret;
 }
@@ -706,8 +730,9 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 		  const struct kiw_peer *peer)
 {
 	/*
-	 * TCP and MPA see to what these are about: accepted in every state, and ignored. Capacities
-	 * don't come with a process's call; the provider refuses others than it was granted.
+	 * TCP and MPA see to what these are about: accepted in every state, and at most kept for the
+	 * query. Capacities don't come with a process's call; the provider refuses others than it
+	 * was granted.
 	 */
 	const int ignored = IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_PKEY_INDEX | IB_QP_PORT |
 			    IB_QP_PATH_MTU | IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
@@ -730,8 +755,13 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 		return -EINVAL;
 	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != qp_shown_state(qp))
 		return -EINVAL;
-	if (mask & IB_QP_STATE)
+	if (mask & IB_QP_STATE) {
 		ret = qp_modify_state(qp, &change);
+	} else {
+		mutex_lock(&qp->mutex);
+		qp_keep(qp, attr, mask);
+		mutex_unlock(&qp->mutex);
+	}
 	if (!ret && (mask & IB_QP_ACCESS_FLAGS))
 		qp_set_access(qp, attr->qp_access_flags, mask & IB_QP_STATE);
 	return ret;
@@ -748,8 +778,14 @@ static void qp_query_peer(const struct kiw_qp *qp, struct ib_qp_attr *attr)
 		attr->max_dest_rd_atomic = min_t(u32, peer->ird, U8_MAX);
 	}
 	memcpy(gid.raw, &peer->remote, sizeof(gid.raw));
-	rdma_ah_set_grh(&attr->ah_attr, &gid, 0, peer->gid_index, 0, 0);
+	rdma_ah_set_grh(&attr->ah_attr, &gid, peer->path.flow_label, peer->gid_index,
+			peer->path.hop_limit, peer->path.traffic_class);
 	rdma_ah_set_port_num(&attr->ah_attr, 1);
+	attr->path_mtu = peer->path.mtu;
+	attr->timeout = peer->path.timeout;
+	attr->retry_cnt = peer->path.retry_cnt;
+	attr->rnr_retry = peer->path.rnr_retry;
+	attr->min_rnr_timer = peer->path.min_rnr_timer;
 	attr->dest_qp_num = peer->ends.to;
 	attr->rq_psn = peer->ends.rq_psn;
 	attr->sq_psn = peer->ends.sq_psn;
@@ -772,13 +808,13 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->qp_access_flags = READ_ONCE(qp->access);
 	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
+	attr->path_mtu = IB_MTU_4096;
 	if (qp->by_number)
 		qp_query_peer(qp, attr);
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_query(qp, attr);
 	mutex_unlock(&qp->mutex);
 	attr->port_num = 1;
-	attr->path_mtu = IB_MTU_4096;
 	attr->cap.max_send_wr = qp->sq.entries;
 	attr->cap.max_recv_wr = qp->rq.entries;
 	attr->cap.max_send_sge = qp->sq.max_sge;

@@ -36,12 +36,35 @@ struct kiw_stream;
 struct kiw_ud;
 
 /**
+ * struct kiw_path - what else a program sets for a peer that it names by number
+ * @flow_label: as it was set
+ * @traffic_class: likewise
+ * @hop_limit: likewise
+ * @mtu: enum ib_mtu, likewise
+ * @timeout: likewise
+ * @retry_cnt: likewise
+ * @rnr_retry: likewise
+ * @min_rnr_timer: likewise
+ */
+struct kiw_path {
+	u32	flow_label;
+	u8	traffic_class;
+	u8	hop_limit;
+	u8	mtu;
+	u8	timeout;
+	u8	retry_cnt;
+	u8	rnr_retry;
+	u8	min_rnr_timer;
+};
+
+/**
  * struct kiw_peer - the one QP that a QP connects to, by number
  * @qp: the QP that connects
  * @local: our address, one of the interface's; IPv4 ones are mapped
  * @remote: the peer's, of the same IP
  * @ends: the numbers of both QPs and the PSNs, as the peer is told
  * @gid_index: slot of @local when it was named
+ * @path: see struct kiw_path
  * @ird: Reads that the peer may have outstanding
  * @ord: Reads that we may have outstanding
  * @patient: a request waits for the connection, until @deadline
@@ -59,6 +82,7 @@ struct kiw_peer {
 	struct in6_addr		remote;
 	struct kiw_number	ends;
 	u8			gid_index;
+	struct kiw_path		path;
 	u16			ird;
 	u16			ord;
 	bool			patient;

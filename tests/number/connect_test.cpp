@@ -335,12 +335,36 @@ TEST_F(Named, TheQueryTellsOfThePeer)
 	EXPECT_EQ(attr.dest_qp_num, right.name().qpn);
 	EXPECT_EQ(attr.rq_psn, right.name().psn);
 	EXPECT_EQ(attr.sq_psn, left.name().psn);
+	EXPECT_EQ(attr.path_mtu, IBV_MTU_1024);
+	EXPECT_EQ(attr.min_rnr_timer, 12);
+	EXPECT_EQ(attr.timeout, 14);
+	EXPECT_EQ(attr.retry_cnt, 7);
+	EXPECT_EQ(attr.rnr_retry, 6);
 	EXPECT_EQ(attr.ah_attr.is_global, 1);
 	EXPECT_EQ(attr.ah_attr.port_num, 1);
+	EXPECT_EQ(attr.ah_attr.grh.hop_limit, 1);
+	EXPECT_EQ(attr.ah_attr.grh.traffic_class, 0);
+	EXPECT_EQ(attr.ah_attr.grh.flow_label, 0x12345U);
 	EXPECT_TRUE(std::equal(attr.ah_attr.grh.dgid.raw, attr.ah_attr.grh.dgid.raw + 16, right.name().gid.raw));
 	// As it was set: there is no connection that could have brought them down.
 	EXPECT_EQ(attr.max_rd_atomic, 4);
 	EXPECT_EQ(attr.max_dest_rd_atomic, 4);
+	// What is changed later, and what another peer is told
+	ibv_qp_attr later{};
+	later.qp_state = IBV_QPS_RTS;
+	later.min_rnr_timer = 3;
+	ASSERT_EQ(left.modify(later, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER), 0);
+	EXPECT_EQ(left.query().min_rnr_timer, 3);
+	later.min_rnr_timer = 4;
+	ASSERT_EQ(left.modify(later, IBV_QP_MIN_RNR_TIMER), 0);
+	EXPECT_EQ(left.query().min_rnr_timer, 4);
+	EXPECT_EQ(left.query().timeout, 14);
+	ASSERT_EQ(left.reset(), 0);
+	ASSERT_EQ(left.init(), 0);
+	EXPECT_EQ(left.query().timeout, 0);
+	ASSERT_EQ(left.rtr(right.name()), 0);
+	EXPECT_EQ(left.query().min_rnr_timer, 12);
+	EXPECT_EQ(left.query().timeout, 0);
 }
 
 TEST_F(Named, WhatMayNotReadDoesnt)

@@ -83,6 +83,7 @@ ibv_qp_attr End::rtr_attr(const Name &peer) const
 	attr.ah_attr.is_global = 1;
 	attr.ah_attr.port_num = 1;
 	attr.ah_attr.grh.hop_limit = 1;
+	attr.ah_attr.grh.flow_label = 0x12345;
 	attr.ah_attr.grh.dgid = peer.gid;
 	attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(gid_.slot);
 	return attr;
@@ -101,7 +102,8 @@ int End::rts(std::uint8_t reads) const
 
 	attr.qp_state = IBV_QPS_RTS;
 	attr.timeout = 14;
-	attr.retry_cnt = attr.rnr_retry = 7;
+	attr.retry_cnt = 7;
+	attr.rnr_retry = 6;
 	attr.sq_psn = psn_;
 	attr.max_rd_atomic = reads;
 	return ibv_modify_qp(qp(), &attr,
