@@ -124,6 +124,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	/* What came in before the callbacks were ours. */
 	kiw_pump_start(s);
 	kiw_pump_unlock(s);
+	kiw_qp_watch(qp);
 	mutex_unlock(&qp->mutex);
 	return s;
 }

@@ -13,6 +13,7 @@
 #include <linux/log2.h>
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
+#include <net/tcp.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "attach.h"
@@ -30,6 +31,12 @@
 #define QP_REMOTE_RIGHTS (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 /* Longer than most peers delay an ACK, in jiffies */
 #define QP_LOAN_PATIENCE (HZ / 4)
+
+/*
+ * How long a peer may at least be silent, in jiffies: by then TCP has sent again three times, or a
+ * probe has had its answer
+ */
+#define QP_SILENCE_MIN (2 * HZ)
 
 #define QPN_MIN 0x10000		/* below: UDP ports, the numbers of datagram QPs */
 #define QPN_MAX 0xffffff
@@ -379,8 +386,10 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	xa_erase(&dev->qps, ibqp->qp_num);
 	kiw_qp_put(qp);
 	wait_var_event(&qp->ref, !refcount_read(&qp->ref));
-	if (qp->peer)
+	if (qp->peer) {
 		cancel_delayed_work_sync(&qp->peer->late);
+		cancel_delayed_work_sync(&qp->peer->watch.work);
+	}
 	kfree(qp->peer);
 
 	if (kiw_qp_is_ud(qp))
@@ -467,6 +476,108 @@ static void qp_peer_late(struct work_struct *work)
 	kiw_qp_raise(qp, IB_EVENT_QP_FATAL);
 }
 
+/* Jiffies after which a peer that doesn't answer is lost, or 0 for never */
+static unsigned long qp_silence_limit(const struct kiw_path *path)
+{
+	u32 timeout = path->timeout & 31;
+
+	if (!timeout)
+		return 0;
+	return max_t(u64, QP_SILENCE_MIN,
+		     nsecs_to_jiffies((4096ULL << timeout) * ((path->retry_cnt & 7) + 1)));
+}
+
+/*
+ * A Read whose request the peer's TCP has leaves TCP with nothing to send that could stay without
+ * an answer. So it probes for the peer meanwhile, whatever it does so for else.
+ */
+static void qp_change_probes(struct kiw_watch *watch, struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+	struct tcp_sock *tp = tcp_sk(sk);
+	bool open;
+
+	kiw_pump_own(s);
+	open = sock_flag(sk, SOCK_KEEPOPEN);
+	sk->sk_prot->keepalive(sk, 0);
+	sock_reset_flag(sk, SOCK_KEEPOPEN);
+	swap(tp->keepalive_time, watch->keep_time);
+	swap(tp->keepalive_intvl, watch->keep_intvl);
+	swap(tp->keepalive_probes, watch->keep_count);
+	if (watch->keep_open) {
+		sk->sk_prot->keepalive(sk, 1);
+		sock_set_flag(sk, SOCK_KEEPOPEN);
+	}
+	watch->keep_open = open;
+	watch->probes = !watch->probes;
+	release_sock(sk);
+}
+
+/*
+ * Has the peer been silent for too long? While it takes no more data, TCP asks it ever more seldom,
+ * and its silence means nothing.
+ */
+static bool qp_is_silent(struct kiw_watch *watch, struct kiw_stream *s, unsigned long limit,
+			 unsigned long pause)
+{
+	const struct tcp_sock *tp = tcp_sk(s->sk);
+	bool reads = kiw_reads_out_len(&s->tx.reads_out);
+
+	if (reads != watch->probes)
+		qp_change_probes(watch, s);
+	if (!READ_ONCE(tp->packets_out) &&
+	    (!reads || READ_ONCE(tp->write_seq) != READ_ONCE(tp->snd_una))) {
+		watch->since = jiffies + pause;
+		return false;
+	}
+	return time_after_eq(jiffies, watch->since + limit) && keepalive_time_elapsed(tp) >= limit;
+}
+
+static void qp_peer_watch(struct work_struct *work)
+{
+	struct kiw_peer *peer = container_of(to_delayed_work(work), struct kiw_peer, watch.work);
+	struct kiw_qp *qp = peer->qp;
+	unsigned long limit, pause;
+	struct kiw_stream *s;
+	bool lost = false;
+
+	mutex_lock(&qp->mutex);
+	limit = qp_silence_limit(&peer->path);
+	pause = limit / 4;
+	s = qp->by_number ? kiw_stream_of(qp) : NULL;
+	if (s && !limit && peer->watch.probes)
+		qp_change_probes(&peer->watch, s);
+	/* In other states the end has begun, and the endpoint limits it. */
+	if (s && limit && READ_ONCE(qp->state) == KIW_QP_RTS) {
+		lost = qp_is_silent(&peer->watch, s, limit, pause);
+		if (!lost)
+			mod_delayed_work(system_wq, &peer->watch.work, pause);
+	}
+	mutex_unlock(&qp->mutex);
+	/* As if TCP had given up by itself. */
+	if (lost)
+		tcp_abort(s->sk, ETIMEDOUT);
+	if (s)
+		kiw_stream_put(s);
+}
+
+void kiw_qp_watch(struct kiw_qp *qp)
+{
+	struct kiw_watch *watch;
+
+	lockdep_assert_held(&qp->mutex);
+	if (!qp->by_number)
+		return;
+	watch = &qp->peer->watch;
+	watch->since = jiffies;
+	watch->probes = false;
+	watch->keep_time = HZ;
+	watch->keep_intvl = HZ;
+	watch->keep_count = MAX_TCP_KEEPCNT;	/* TCP itself doesn't give up before we do */
+	watch->keep_open = true;
+	mod_delayed_work(system_wq, &watch->work, 0);
+}
+
 /* INIT to RTR with the address and number of a peer */
 static int qp_expect(struct kiw_qp *qp, const struct kiw_peer *named)
 {
@@ -479,6 +590,7 @@ static int qp_expect(struct kiw_qp *qp, const struct kiw_peer *named)
 			return -ENOMEM;
 		qp->peer->qp = qp;
 		INIT_DELAYED_WORK(&qp->peer->late, qp_peer_late);
+		INIT_DELAYED_WORK(&qp->peer->watch.work, qp_peer_watch);
 	}
 	qp->peer->local = named->local;
 	qp->peer->remote = named->remote;
@@ -512,7 +624,7 @@ static int qp_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 	return 0;
 }
 
-/* Keep what else the program has set, for the query. */
+/* Keep what else the program has set. */
 static void qp_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	struct kiw_path *path;
@@ -531,6 +643,8 @@ static void qp_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 		path->rnr_retry = attr->rnr_retry;
 	if (mask & IB_QP_MIN_RNR_TIMER)
 		path->min_rnr_timer = attr->min_rnr_timer;
+	if (mask & (IB_QP_TIMEOUT | IB_QP_RETRY_CNT))
+		mod_delayed_work(system_wq, &qp->peer->watch.work, 0);
 }
 
 /* An attempt that is under way gets nowhere any more: kiw_stream_start() looks for its inbox. */
@@ -730,8 +844,8 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 		  const struct kiw_peer *peer)
 {
 	/*
-	 * TCP and MPA see to what these are about: accepted in every state, and at most kept for the
-	 * query. Capacities don't come with a process's call; the provider refuses others than it
+	 * TCP and MPA see to what these are about: accepted in every state, and by number kept (see
+	 * struct kiw_path). Capacities don't come with a process's call; the provider refuses others than it
 	 * was granted.
 	 */
 	const int ignored = IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_PKEY_INDEX | IB_QP_PORT |

@@ -41,7 +41,7 @@ struct kiw_ud;
  * @traffic_class: likewise
  * @hop_limit: likewise
  * @mtu: enum ib_mtu, likewise
- * @timeout: likewise
+ * @timeout: likewise; with @retry_cnt, how long a peer may be silent
  * @retry_cnt: likewise
  * @rnr_retry: likewise
  * @min_rnr_timer: likewise
@@ -58,6 +58,27 @@ struct kiw_path {
 };
 
 /**
+ * struct kiw_watch - how long has a peer by number been silent
+ * @work: looks at that from time to time, as long as there is a limit and a connection
+ * @since: jiffies of the first look at which something may have been awaited all the time since
+ * @probes: TCP probes for the peer
+ * @keep_time: what TCP's socket gets when @probes changes, and what it had until then: its
+ *	keepalive_time
+ * @keep_intvl: likewise: keepalive_intvl
+ * @keep_count: likewise: keepalive_probes
+ * @keep_open: likewise: SOCK_KEEPOPEN
+ */
+struct kiw_watch {
+	struct delayed_work	work;
+	unsigned long		since;
+	bool			probes;
+	unsigned int		keep_time;
+	unsigned int		keep_intvl;
+	u8			keep_count;
+	bool			keep_open;
+};
+
+/**
  * struct kiw_peer - the one QP that a QP connects to, by number
  * @qp: the QP that connects
  * @local: our address, one of the interface's; IPv4 ones are mapped
@@ -70,6 +91,7 @@ struct kiw_path {
  * @patient: a request waits for the connection, until @deadline
  * @deadline: jiffies
  * @late: the work that looks whether the wait is over
+ * @watch: see struct kiw_watch
  * @silent: the peer never came, or is lost: the oldest request that is undone fails because of
  *	that, the others are flushed; changed while the QP is held
  *
@@ -89,6 +111,7 @@ struct kiw_peer {
 	bool			silent;
 	unsigned long		deadline;
 	struct delayed_work	late;
+	struct kiw_watch	watch;
 };
 
 /**
@@ -289,6 +312,12 @@ bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer);
  * NULL. When its work is through, the QP has no stream.
  */
 struct kiw_inbox *kiw_qp_forget_peer(struct kiw_qp *qp);
+
+/**
+ * kiw_qp_watch() - a stream was attached: notice if its peer falls silent
+ * @qp: QP; mutex held
+ */
+void kiw_qp_watch(struct kiw_qp *qp);
 
 /**
  * kiw_qp_next_of() - walk the QPs of a device

@@ -676,6 +676,108 @@ TEST_F(Named, ADialBeforeRtsIsKeptForAnEndThatMaySend)
 	EXPECT_EQ(right.state(), IBV_QPS_RTR);
 }
 
+/// The end that loses its peer dials in one of the two.
+class Silence : public testing::TestWithParam<bool> {
+protected:
+	End left{"kiw0", ipv4.left}, right{"kiw1", ipv4.right};
+	End &end = GetParam() ? right : left;
+	End &peer = GetParam() ? left : right;
+
+	/// Nothing gets through while it lives.
+	struct Cut {
+		const vt::HeldBack there{vt::client_end(), "netem loss 100%"},
+			back{vt::server_end(), "netem loss 100%"};
+	};
+	/// The peer has no receive request, and so a Read behind a Send isn't answered, though its TCP has it.
+	void read_without_an_answer() const
+	{
+		ASSERT_EQ(end.post(IBV_WR_SEND, 3), 0);
+		EXPECT_WC(end.completion("the Send"), 3, IBV_WC_SUCCESS);
+		ASSERT_EQ(end.post(IBV_WR_RDMA_READ, 4, &peer.memory()), 0);
+		std::this_thread::sleep_for(500ms);
+	}
+	void loses_its_peer() const
+	{
+		EXPECT_WC(end.completion("the Read"), 4, IBV_WC_RETRY_EXC_ERR);
+		EXPECT_EQ(end.state(), IBV_QPS_ERR);
+	}
+};
+
+TEST_P(Silence, EndsARequestThatIsUnderWay)
+{
+	end.connect(peer.name());
+	peer.connect(end.name());
+	exchange(left, right);
+	const Cut cut;
+	ASSERT_EQ(end.post(IBV_WR_RDMA_READ, 4, &peer.memory()), 0);
+	loses_its_peer();
+}
+
+TEST_P(Silence, EndsARequestOfAnEndThatWasConnectedBeforeRts)
+{
+	ASSERT_EQ(end.rtr(peer.name()), 0);
+	peer.connect(end.name());
+	send(peer, end);
+	ASSERT_EQ(end.rts(), 0);
+	const Cut cut;
+	ASSERT_EQ(end.post(IBV_WR_RDMA_READ, 4, &peer.memory()), 0);
+	loses_its_peer();
+}
+
+TEST_P(Silence, EndsAReadThatThePeersTcpHas)
+{
+	end.connect(peer.name());
+	peer.connect(end.name());
+	exchange(left, right);
+	read_without_an_answer();
+	const Cut cut;
+	loses_its_peer();
+}
+
+// It takes its time, but its TCP answers.
+TEST_P(Silence, IsNotThatOfASlowPeer)
+{
+	const vt::Parameters parameters({{"receive_wait", "300"}});
+
+	end.connect(peer.name());
+	peer.connect(end.name());
+	exchange(left, right);
+	read_without_an_answer();
+	std::this_thread::sleep_for(6s);
+	EXPECT_TRUE(vt::poll_all(end.cq()).empty());
+	peer.receive(5);
+	EXPECT_WC(end.completion("the Read"), 4, IBV_WC_SUCCESS);
+	EXPECT_WC(peer.completion("the message"), 5, IBV_WC_SUCCESS);
+	exchange(left, right);
+}
+
+// 0 is for ever, and an idle connection waits for nothing.
+TEST_P(Silence, MayLastWhereNothingLimitsIt)
+{
+	ibv_qp_attr never{};
+
+	never.qp_state = IBV_QPS_RTS;
+	end.connect(peer.name());
+	peer.connect(end.name());
+	exchange(left, right);
+	{
+		const Cut cut;
+		std::this_thread::sleep_for(6s);
+	}
+	exchange(left, right);
+	ASSERT_EQ(end.modify(never, IBV_QP_STATE | IBV_QP_TIMEOUT), 0);
+	{
+		const Cut cut;
+		ASSERT_EQ(end.post(IBV_WR_RDMA_READ, 4, &peer.memory()), 0);
+		std::this_thread::sleep_for(6s);
+		EXPECT_TRUE(vt::poll_all(end.cq()).empty());
+	}
+	EXPECT_WC(end.completion("the Read"), 4, IBV_WC_SUCCESS);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ends, Silence, testing::Bool(),
+	[](const auto &which) { return std::string(which.param ? "Dials" : "IsDialed"); });
+
 /// Each end dials in one of the two
 class Mistaken : public testing::TestWithParam<bool> {
 protected:
