@@ -315,6 +315,7 @@ static void answer_request(struct kiw_ep *ep)
 		return;
 	}
 	answer_leave(ep);
+	kiw_sock_set_tos(ep->sock, peer.path.traffic_class);
 	kiw_number_build(pd, &peer.ends);
 	kiw_reply_compose(ep, &rep, pd, sizeof(pd));
 	if (kiw_reply_send(ep))
@@ -472,6 +473,8 @@ static int number_dial(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	to_dialer(ep)->next = jiffies + NUMBER_PAUSE_MIN;
 	number_sockaddr(&local, &peer->local, 0);
 	err = kiw_sock_create(qp->dev, qp->dev->net, NULL, &local, &sock);
+	if (!err)
+		kiw_sock_set_tos(sock, peer->path.traffic_class);
 	mutex_lock(&ep->mutex);
 	if (!err && ep->state == KIW_ST_DEAD) {	/* the device is going */
 		sock_release(sock);

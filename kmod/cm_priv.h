@@ -343,6 +343,7 @@ int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_
 		    const struct sockaddr_storage *local, struct socket **res);
 int kiw_sock_stay(struct kiw_device *dev, struct socket *sock,
 		  const struct sockaddr_storage *local);
+void kiw_sock_set_tos(struct socket *sock, u8 tos);
 int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr);
 void kiw_sock_disconnect(struct socket *sock);
 void kiw_sock_close(struct socket *sock, bool reset);

@@ -14,6 +14,7 @@
 #include <linux/nsproxy.h>
 #include <linux/tcp.h>
 #include <net/addrconf.h>
+#include <net/inet_ecn.h>
 #include <net/inet_sock.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
@@ -31,14 +32,20 @@
 
 /* --- making and releasing ------------------------------------------------------------------- */
 
-static void sock_set_tos(struct sock *sk, const struct iw_cm_id *id)
+/**
+ * kiw_sock_set_tos() - set the type of service of IPv4, and the traffic class of IPv6
+ * @sock: socket, connected or not
+ * @tos: both; the bits that are ECN's stay TCP's
+ */
+void kiw_sock_set_tos(struct socket *sock, u8 tos)
 {
-	if (!id || !id->tos_set)
-		return;
-	ip_sock_set_tos(sk, id->tos);
+	struct sock *sk = sock->sk;
+
+	ip_sock_set_tos(sk, tos);
 	if (sk->sk_family == AF_INET6) {
 		lock_sock(sk);
-		inet6_sk(sk)->tclass = id->tos;
+		WRITE_ONCE(inet6_sk(sk)->tclass, (tos & ~INET_ECN_MASK) |
+			   (inet6_sk(sk)->tclass & INET_ECN_MASK));
 		release_sock(sk);
 	}
 }
@@ -189,7 +196,8 @@ int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_
 		return err;
 	}
 	tcp_sock_set_nodelay(sock->sk);
-	sock_set_tos(sock->sk, id);
+	if (id && id->tos_set)
+		kiw_sock_set_tos(sock, id->tos);
 	*res = sock;
 	return 0;
 }

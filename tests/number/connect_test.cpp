@@ -4,8 +4,10 @@
 #include <chrono>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "../verbs/link.hpp"
@@ -375,6 +377,45 @@ TEST_F(Named, WhatMayNotReadDoesnt)
 	ASSERT_EQ(left.post(IBV_WR_RDMA_READ, 1, &right.memory()), 0);
 	EXPECT_WC(left.completion("the Read"), 1, IBV_WC_LOC_QP_OP_ERR);
 }
+
+/// The class of the packets of one end, as its program has set it. The right end dials.
+class Classes : public testing::TestWithParam<std::tuple<Addresses, bool>> {
+protected:
+	End left{"kiw0", std::get<0>(GetParam()).left}, right{"kiw1", std::get<0>(GetParam()).right};
+	End &end = std::get<1>(GetParam()) ? right : left;
+	End &peer = std::get<1>(GetParam()) ? left : right;
+};
+
+TEST_P(Classes, AreThoseOfTheSocket)
+{
+	const vt::Where &where = std::get<1>(GetParam()) ? vt::server_end() : vt::client_end();
+
+	for (const auto &[wanted, number] : {std::pair{0x00, "0"}, std::pair{0x28, "0x28"}, std::pair{0xb8, "0xb8"}}) {
+		ibv_qp_attr attr = end.rtr_attr(peer.name());
+
+		attr.ah_attr.grh.traffic_class = static_cast<std::uint8_t>(wanted);
+		ASSERT_EQ(end.modify(attr, End::rtr_mask), 0);
+		ASSERT_EQ(end.rts(), 0);
+		peer.connect(end.name());
+		exchange(left, right);
+		EXPECT_EQ(end.query().ah_attr.grh.traffic_class, wanted);
+		EXPECT_EQ(peer.query().ah_attr.grh.traffic_class, 0);
+		EXPECT_TRUE(
+			vt::run(vt::in(where) +
+				"ss -Htn --tos state established '( sport = :19287 or dport = :19287 )' | "
+				"grep -q '" +
+				(std::get<0>(GetParam()).name == ipv6.name ? "tclass" : "tos") + ":" + number + "'"));
+		for (const End *one : {&left, &right}) {
+			ASSERT_EQ(one->reset(), 0);
+			ASSERT_EQ(one->init(), 0);
+		}
+	}
+}
+
+INSTANTIATE_TEST_SUITE_P(
+	Hosts, Classes, testing::Combine(testing::Values(ipv4, ipv6), testing::Bool()), [](const auto &which) {
+		return std::string(std::get<0>(which.param).name) + (std::get<1>(which.param) ? "Dials" : "IsDialed");
+	});
 
 TEST_F(Named, WhatAPeerLeftUndoneFails)
 {
