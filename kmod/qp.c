@@ -600,6 +600,8 @@ static int qp_expect(struct kiw_qp *qp, const struct kiw_peer *named)
 	qp->peer->ird = named->ird;
 	qp->peer->ord = named->ord;
 	qp->peer->silent = false;
+	/* What rdma_cm leaves open, the program that names its peer has set itself. */
+	WRITE_ONCE(qp->access, qp->asked);
 	qp->by_number = true;
 	WRITE_ONCE(qp->shown, IB_QPS_RTR);
 	return 0;
@@ -622,29 +624,6 @@ static int qp_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 	if (qp->inbox)
 		kiw_inbox_post(qp->inbox, KIW_INBOX_READY);
 	return 0;
-}
-
-/* Keep what else the program has set. */
-static void qp_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
-{
-	struct kiw_path *path;
-
-	lockdep_assert_held(&qp->mutex);
-	if (!qp->by_number)
-		return;
-	path = &qp->peer->path;
-	if (mask & IB_QP_PATH_MTU)
-		path->mtu = attr->path_mtu;
-	if (mask & IB_QP_TIMEOUT)
-		path->timeout = attr->timeout;
-	if (mask & IB_QP_RETRY_CNT)
-		path->retry_cnt = attr->retry_cnt;
-	if (mask & IB_QP_RNR_RETRY)
-		path->rnr_retry = attr->rnr_retry;
-	if (mask & IB_QP_MIN_RNR_TIMER)
-		path->min_rnr_timer = attr->min_rnr_timer;
-	if (mask & (IB_QP_TIMEOUT | IB_QP_RETRY_CNT))
-		mod_delayed_work(system_wq, &qp->peer->watch.work, 0);
 }
 
 /* An attempt that is under way gets nowhere any more: kiw_stream_start() looks for its inbox. */
@@ -788,6 +767,47 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 }
 
 /*
+ * rdma_cm takes a client's QP to INIT without any right and never comes back to it, and a server's
+ * with Writes and Reads, since it knows no atomics of iWARP. So either means, with a change of
+ * state, that the rights of the regions decide alone. A program that wants less says so without a
+ * change of state, or grants something else. By number, the program says what it means.
+ */
+static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
+{
+	lockdep_assert_held(&qp->mutex);
+	qp->asked = access;
+	if (with_state && !qp->by_number &&
+	    (!access || access == (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)))
+		access = QP_REMOTE_RIGHTS;
+	WRITE_ONCE(qp->access, access);
+}
+
+/* What a program sets beside the state */
+static void qp_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	struct kiw_path *path;
+
+	lockdep_assert_held(&qp->mutex);
+	if (mask & IB_QP_ACCESS_FLAGS)
+		qp_set_access(qp, attr->qp_access_flags, mask & IB_QP_STATE);
+	if (!qp->by_number)
+		return;
+	path = &qp->peer->path;
+	if (mask & IB_QP_PATH_MTU)
+		path->mtu = attr->path_mtu;
+	if (mask & IB_QP_TIMEOUT)
+		path->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		path->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		path->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		path->min_rnr_timer = attr->min_rnr_timer;
+	if (mask & (IB_QP_TIMEOUT | IB_QP_RETRY_CNT))
+		mod_delayed_work(system_wq, &qp->peer->watch.work, 0);
+}
+
+/*
  * By number, a send queue can't drain and go on later, as in InfiniBand: a connection that has
  * closed its direction has no way back.
  */
@@ -827,19 +847,6 @@ static int qp_modify_state(struct kiw_qp *qp, const struct qp_change *c)
 	return ret;
 }
 
-/*
- * rdma_cm takes a client's QP to INIT without any right and never comes back to it, and a server's
- * with Writes and Reads, since it knows no atomics of iWARP. So either means, with a change of
- * state, that the rights of the regions decide alone. A program that wants less says so without a
- * change of state, or grants something else.
- */
-static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
-{
-	if (with_state && (!access || access == (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)))
-		access = QP_REMOTE_RIGHTS;
-	WRITE_ONCE(qp->access, access);
-}
-
 int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 		  const struct kiw_peer *peer)
 {
@@ -876,8 +883,6 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 		qp_keep(qp, attr, mask);
 		mutex_unlock(&qp->mutex);
 	}
-	if (!ret && (mask & IB_QP_ACCESS_FLAGS))
-		qp_set_access(qp, attr->qp_access_flags, mask & IB_QP_STATE);
 	return ret;
 }
 

@@ -123,6 +123,7 @@ struct kiw_peer {
  *	while it is not
  * @dying: being destroyed, takes no connection any more; protected by @mutex
  * @caps: KIW_CAP_* that the process's provider knows: no other message of a peer is taken
+ * @asked: rights as the program has set them last; protected by @mutex
  * @mutex: see above
  * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
  *	read under RCU to take a reference
@@ -134,7 +135,7 @@ struct kiw_peer {
  * @owner: thread group that created it, the only one that may connect it
  * @ird: reads that the peer may have outstanding, as negotiated
  * @ord: reads that we may have outstanding, as negotiated
- * @access: IB_ACCESS_REMOTE_* that the QP allows at all; changed without any lock
+ * @access: IB_ACCESS_REMOTE_* that the QP allows at all; changed under @mutex
  * @peer: the QP to connect to, if it is connected by number; see struct kiw_peer
  * @shown: IB_QPS_RESET to IB_QPS_RTS, what a QP is shown as before it is connected, and after that
  *	as long as it is RTR; changed while the QP is held
@@ -151,6 +152,7 @@ struct kiw_qp {
 	u8				state;
 	bool				dying;
 	u8				caps;
+	u8				asked;
 	struct mutex			mutex;
 	struct kiw_stream __rcu		*stream;
 	union {

@@ -378,6 +378,67 @@ TEST_F(Named, WhatMayNotReadDoesnt)
 	EXPECT_WC(left.completion("the Read"), 1, IBV_WC_LOC_QP_OP_ERR);
 }
 
+/// The rights of a queue pair, as it was given them when it was taken to INIT, and when it was in RTS.
+class Rights : public Named, public testing::WithParamInterface<bool> {
+protected:
+	/// Connects; what the left queue pair lets its peer do to it is \a access.
+	void connect(int access)
+	{
+		const bool later = GetParam();
+		ibv_qp_attr attr{};
+
+		for (const End *end : {&left, &right})
+			ASSERT_EQ(end->reset(), 0);
+		ASSERT_EQ(left.init(later ? +vt::all_access : access), 0);
+		ASSERT_EQ(right.init(), 0);
+		left.connect(right.name());
+		right.connect(left.name());
+		exchange(left, right);
+		attr.qp_state = IBV_QPS_RTS;
+		attr.qp_access_flags = static_cast<unsigned>(access);
+		ASSERT_EQ(left.modify(attr, IBV_QP_STATE | (later ? IBV_QP_ACCESS_FLAGS : 0)), 0);
+		EXPECT_EQ(left.query().qp_access_flags, static_cast<unsigned>(access));
+	}
+	/// What a request of the peer ends with. A Write that was refused is reported as sent before that; what is
+	/// behind it isn't done.
+	ibv_wc_status outcome(ibv_wr_opcode opcode)
+	{
+		EXPECT_EQ(right.post(opcode, 1, &left.memory()), 0);
+		if (opcode == IBV_WR_RDMA_WRITE) {
+			EXPECT_WC(right.completion("the Write"), 1, IBV_WC_SUCCESS);
+			EXPECT_EQ(right.post(IBV_WR_RDMA_READ, 2, &left.memory()), 0);
+		}
+		return right.completion("the Read or atomic").status;
+	}
+};
+
+TEST_P(Rights, NoneMeansNone)
+{
+	connect(0);
+	left.memory().fill(0);
+	right.memory().fill_pattern(5);
+	const std::vector<std::uint8_t> was(
+		left.memory().bytes(8192, 4096).begin(), left.memory().bytes(8192, 4096).end());
+	EXPECT_NE(outcome(IBV_WR_RDMA_WRITE), IBV_WC_SUCCESS);
+	EXPECT_TRUE(vt::same(left.memory().bytes(8192, 4096), was));
+	connect(0);
+	EXPECT_EQ(outcome(IBV_WR_RDMA_READ), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST_P(Rights, OneIsNotTheOther)
+{
+	connect(IBV_ACCESS_REMOTE_READ);
+	EXPECT_EQ(outcome(IBV_WR_RDMA_READ), IBV_WC_SUCCESS);
+	EXPECT_NE(outcome(IBV_WR_RDMA_WRITE), IBV_WC_SUCCESS);
+	connect(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	EXPECT_EQ(outcome(IBV_WR_RDMA_WRITE), IBV_WC_SUCCESS);
+	EXPECT_EQ(right.post_atomic(3, left.memory()), 0);
+	EXPECT_WC(right.completion("the atomic"), 3, IBV_WC_REM_ACCESS_ERR);
+}
+
+INSTANTIATE_TEST_SUITE_P(Moments, Rights, testing::Bool(),
+	[](const auto &which) { return std::string(which.param ? "InRts" : "AtInit"); });
+
 /// The class of the packets of one end, as its program has set it. The right end dials.
 class Classes : public testing::TestWithParam<std::tuple<Addresses, bool>> {
 protected:

@@ -10,7 +10,7 @@ End::End(const std::string &device, const std::string &address, std::uint32_t de
 	: context_(vt::open_device(device)),
 	  pd_(vt::make_pd(context_.get())),
 	  cq_(vt::make_cq(context_.get(), static_cast<int>(4 * depth))),
-	  memory_(std::make_unique<vt::Region>(pd_.get(), 1 << 16)),
+	  memory_(std::make_unique<vt::Region>(pd_.get(), 1 << 16, vt::all_access | IBV_ACCESS_REMOTE_ATOMIC)),
 	  depth_(depth),
 	  gid_(vt::find_gid(context_.get(), address)),
 	  psn_(std::random_device()() & 0xffffff)
@@ -60,13 +60,13 @@ int End::error() const
 	return ibv_modify_qp(qp(), &attr, IBV_QP_STATE);
 }
 
-int End::init() const
+int End::init(int access) const
 {
 	ibv_qp_attr attr{};
 
 	attr.qp_state = IBV_QPS_INIT;
 	attr.port_num = 1;
-	attr.qp_access_flags = vt::all_access;
+	attr.qp_access_flags = access;
 	return ibv_modify_qp(qp(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
@@ -133,6 +133,22 @@ int End::post(ibv_wr_opcode opcode, std::uint64_t id, const vt::Region *remote) 
 		wr.wr.rdma.remote_addr = remote->address(8192);
 		wr.wr.rdma.rkey = remote->rkey();
 	}
+	return ibv_post_send(qp(), &wr, &bad);
+}
+
+int End::post_atomic(std::uint64_t id, const vt::Region &remote) const
+{
+	ibv_sge sge = memory_->sge(0, 8);
+	ibv_send_wr wr{};
+	ibv_send_wr *bad = nullptr;
+
+	wr.wr_id = id;
+	wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.wr.atomic.remote_addr = remote.address(8192);
+	wr.wr.atomic.rkey = remote.rkey();
+	wr.wr.atomic.compare_add = 1;
 	return ibv_post_send(qp(), &wr, &bad);
 }
 

@@ -37,7 +37,7 @@ public:
 
 	int reset() const;
 	int error() const;
-	int init() const;
+	int init(int access = vt::all_access) const;
 	/// What the change to RTR takes
 	ibv_qp_attr rtr_attr(const Name &peer) const;
 	static constexpr int rtr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -50,6 +50,8 @@ public:
 	void change_psn() { psn_ ^= 0x555555; }
 
 	int post(ibv_wr_opcode opcode, std::uint64_t id, const vt::Region *remote = nullptr) const;
+	/// Adds one to the first eight bytes of what Reads and Writes reach.
+	int post_atomic(std::uint64_t id, const vt::Region &remote) const;
 	void receive(std::uint64_t id) const;
 	ibv_wc completion(const std::string &what) const { return vt::poll_one(cq(), what); }
 	/// A new queue pair in place of the old one
