@@ -497,7 +497,8 @@ static void qp_change_probes(struct kiw_watch *watch, struct kiw_stream *s)
 	struct tcp_sock *tp = tcp_sk(sk);
 	bool open;
 
-	kiw_pump_own(s);
+	/* Not kiw_pump_own(): nothing that is due may be left to this. */
+	lock_sock(sk);
 	open = sock_flag(sk, SOCK_KEEPOPEN);
 	sk->sk_prot->keepalive(sk, 0);
 	sock_reset_flag(sk, SOCK_KEEPOPEN);
@@ -852,8 +853,8 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 {
 	/*
 	 * TCP and MPA see to what these are about: accepted in every state, and by number kept (see
-	 * struct kiw_path). Capacities don't come with a process's call; the provider refuses others than it
-	 * was granted.
+	 * struct kiw_path). Capacities don't come with a process's call; the provider refuses
+	 * others than it was granted.
 	 */
 	const int ignored = IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_PKEY_INDEX | IB_QP_PORT |
 			    IB_QP_PATH_MTU | IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
