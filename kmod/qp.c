@@ -488,8 +488,8 @@ static unsigned long qp_silence_limit(const struct kiw_path *path)
 }
 
 /*
- * A Read whose request the peer's TCP has leaves TCP with nothing to send that could stay without
- * an answer. So it probes for the peer meanwhile, whatever it does so for else.
+ * Once the peer's TCP has the request of a Read, TCP has nothing to send that could stay without an
+ * answer. So it probes for the peer meanwhile, whatever it does so for else.
  */
 static void qp_change_probes(struct kiw_watch *watch, struct kiw_stream *s)
 {
