@@ -508,7 +508,7 @@ bool kill_connection()
 // A message has waited for its receive request before, which may take longer than a peer that has gone.
 TEST_F(Named, WhatAPeerLeftUndoneFailsAlsoAfterAWait)
 {
-	const vt::Parameters parameters({{"receive_wait", "300"}});
+	const vt::Parameters parameters("receive_wait", "300");
 
 	left.connect(right.name());
 	right.connect(left.name());
@@ -839,7 +839,7 @@ TEST_P(Silence, EndsAReadThatThePeersTcpHas)
 // It takes its time, but its TCP answers.
 TEST_P(Silence, IsNotThatOfASlowPeer)
 {
-	const vt::Parameters parameters({{"receive_wait", "300"}});
+	const vt::Parameters parameters("receive_wait", "300");
 
 	end.connect(peer.name());
 	peer.connect(end.name());

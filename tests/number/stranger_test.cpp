@@ -303,7 +303,7 @@ protected:
 // It is the last that TCP has when a receive request comes.
 TEST_F(Headers, OfAMessageThatWaitsIsLookedAtAgain)
 {
-	const vt::Parameters parameters({{"receive_wait", "300"}});
+	const vt::Parameters parameters("receive_wait", "300");
 	const Stranger stranger("right", "10.77.0.1");
 
 	begin(stranger);
@@ -315,7 +315,7 @@ TEST_F(Headers, OfAMessageThatWaitsIsLookedAtAgain)
 
 TEST_F(Headers, OfAMessageThatNobodyReceivesWaitsNoLongerThanThat)
 {
-	const vt::Parameters parameters({{"receive_wait", "1"}});
+	const vt::Parameters parameters("receive_wait", "1");
 	const Stranger stranger("right", "10.77.0.1");
 
 	begin(stranger);
@@ -324,7 +324,7 @@ TEST_F(Headers, OfAMessageThatNobodyReceivesWaitsNoLongerThanThat)
 
 TEST_F(Headers, OfAMessageWaitsNoLongerWhereThePeerHasGone)
 {
-	const vt::Parameters parameters({{"receive_wait", "1"}});
+	const vt::Parameters parameters("receive_wait", "1");
 
 	begin(Stranger("right", "10.77.0.1"));
 	vt::wait_until([&] { return dialed.state() == IBV_QPS_ERR; }, "the message's end");
