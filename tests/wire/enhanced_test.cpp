@@ -413,12 +413,12 @@ TEST(Enhanced, r043_depths_of_the_peer_reach_the_user)
 	EXPECT_EQ(r.event.initiator_depth, 9);
 	EXPECT_EQ(r.event.responder_resources, 11);
 
-	// Here they are what came of it: our IRD as "depth", our ORD as "resources".
+	// Here they are what came of it, as the peer's: how many Reads we may issue, and how many it may.
 	const Initiator i(9, 11);
 	i.peer->link.send(reply(word_ird(rtr_by_write, 5), word_ord(rtr_by_write, 6)));
 	const vt::Event up = i.side->events().wait(RDMA_CM_EVENT_ESTABLISHED, i.side->id());
-	EXPECT_EQ(up.initiator_depth, 9);
-	EXPECT_EQ(up.responder_resources, 5);
+	EXPECT_EQ(up.initiator_depth, 5);
+	EXPECT_EQ(up.responder_resources, 9);
 }
 
 TEST(Enhanced, r044_read_that_says_ready_has_a_place_of_its_own)
