@@ -535,6 +535,21 @@ static const struct arrive_op arrive_ops[KIW_OP_COUNT] = {
 	[KIW_OP_ATOMIC_RESP] = { arrive_begin_atomic_resp, NULL, arrive_end_atomic_resp },
 };
 
+/*
+ * A program in RTR may wait for its peer's first message before it goes to RTS. The message that
+ * opens the gate belongs to the start-up.
+ */
+static void arrive_look_for_peer(struct kiw_stream *s)
+{
+	struct kiw_qp *qp = s->qp;
+
+	kiw_stream_assert_held(s);
+	if (likely(READ_ONCE(qp->shown) != IB_QPS_RTR) || !s->tx.gate || qp->peer->begun)
+		return;
+	qp->peer->begun = true;
+	kiw_qp_raise(qp, IB_EVENT_COMM_EST);
+}
+
 enum kiw_err kiw_sink_begin(struct kiw_receive *rx)
 {
 	const struct arrive_op *op = &arrive_ops[rx->seg.op];
@@ -542,7 +557,10 @@ enum kiw_err kiw_sink_begin(struct kiw_receive *rx)
 
 	/* In CLOSING the peer may not send any more, and this ends the stream. */
 	kiw_stream_event(s, KIW_EV_ACTIVITY);
-	if (rx->stopped || !op->begin)
+	if (rx->stopped)
+		return KIW_OK;
+	arrive_look_for_peer(s);
+	if (!op->begin)
 		return KIW_OK;
 	return INDIRECT_CALL_3(op->begin, arrive_begin_send, arrive_begin_write,
 			       arrive_begin_read_resp, s);

@@ -601,6 +601,7 @@ static int qp_expect(struct kiw_qp *qp, const struct kiw_peer *named)
 	qp->peer->ird = named->ird;
 	qp->peer->ord = named->ord;
 	qp->peer->silent = false;
+	qp->peer->begun = false;
 	/* What rdma_cm leaves open, the program that names its peer has set itself. */
 	WRITE_ONCE(qp->access, qp->asked);
 	qp->by_number = true;

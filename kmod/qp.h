@@ -94,9 +94,10 @@ struct kiw_watch {
  * @watch: see struct kiw_watch
  * @silent: the peer never came, or is lost: the oldest request that is undone fails because of
  *	that, the others are flushed; changed while the QP is held
+ * @begun: the program knows by IB_EVENT_COMM_EST that the peer has; changed while the QP is held
  *
- * The mutex of the QP protects it, but for @silent. It is made by the first modification that names
- * a peer, and goes with the QP.
+ * The mutex of the QP protects it, but for @silent and @begun. It is made by the first modification
+ * that names a peer, and goes with the QP.
  */
 struct kiw_peer {
 	struct kiw_qp		*qp;
@@ -109,6 +110,7 @@ struct kiw_peer {
 	u16			ord;
 	bool			patient;
 	bool			silent;
+	bool			begun;
 	unsigned long		deadline;
 	struct delayed_work	late;
 	struct kiw_watch	watch;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <iostream>
 #include <memory>
+#include <poll.h>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -53,6 +54,37 @@ TEST_P(ByNumber, AnEndThatOnlyReceivesStaysInRtr)
 	ASSERT_EQ(first.rts(), 0);
 	EXPECT_EQ(first.state(), IBV_QPS_RTS);
 	send(first, second);
+}
+
+TEST_P(ByNumber, AnEndInRtrIsToldOfTheFirstMessage)
+{
+	const auto heard = [&] {
+		pollfd p{first.context()->async_fd, POLLIN, 0};
+
+		return poll(&p, 1, 0) == 1;
+	};
+
+	ASSERT_EQ(first.rtr(second.name()), 0);
+	second.connect(first.name());
+	let_it_try();
+	EXPECT_FALSE(heard());
+	send(second, first);
+	const ibv_async_event event = vt::wait_async(
+		first.context(), [](const ibv_async_event &e) { return e.event_type == IBV_EVENT_COMM_EST; });
+	EXPECT_EQ(event.element.qp, first.qp());
+	// Once, and not in RTS
+	send(second, first);
+	EXPECT_FALSE(heard());
+	ASSERT_EQ(first.rts(), 0);
+	exchange(first, second);
+	for (const End *end : {&first, &second}) {
+		ASSERT_EQ(end->reset(), 0);
+		ASSERT_EQ(end->init(), 0);
+	}
+	first.connect(second.name());
+	second.connect(first.name());
+	exchange(first, second);
+	EXPECT_FALSE(heard());
 }
 
 TEST_P(ByNumber, RequestsWaitForThePeer)
