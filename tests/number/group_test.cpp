@@ -85,6 +85,8 @@ protected:
 	void must_have_it() const
 	{
 		exchange(left, right);
+		// Without CONFIG_SOCK_CGROUP_DATA, as in the kernels of User-Mode Linux here, a socket has no group to
+		// tell.
 		if (!shown("cgroup:"))
 			GTEST_SKIP() << "this kernel doesn't tell the control group of a socket";
 		EXPECT_TRUE(shown(OwnGroup::shown));
