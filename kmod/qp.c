@@ -13,7 +13,6 @@
 #include <linux/log2.h>
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
-#include <net/tcp.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "attach.h"
@@ -31,12 +30,6 @@
 #define QP_REMOTE_RIGHTS (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 /* Longer than most peers delay an ACK, in jiffies */
 #define QP_LOAN_PATIENCE (HZ / 4)
-
-/*
- * How long a peer may at least be silent, in jiffies: by then TCP has sent again three times, or a
- * probe has had its answer
- */
-#define QP_SILENCE_MIN (2 * HZ)
 
 #define QPN_MIN 0x10000		/* below: UDP ports, the numbers of datagram QPs */
 #define QPN_MAX 0xffffff
@@ -87,18 +80,6 @@ struct kiw_qp *kiw_qp_find(struct kiw_device *dev, u32 qpn)
 		qp = NULL;
 	xa_unlock(&dev->qps);
 	return qp;
-}
-
-bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer)
-{
-	bool named;
-
-	mutex_lock(&qp->mutex);
-	named = qp->by_number;
-	if (named)
-		*peer = *qp->peer;
-	mutex_unlock(&qp->mutex);
-	return named;
 }
 
 struct kiw_qp *kiw_qp_next_of(struct kiw_device *dev, unsigned long *qpn)
@@ -386,11 +367,7 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	xa_erase(&dev->qps, ibqp->qp_num);
 	kiw_qp_put(qp);
 	wait_var_event(&qp->ref, !refcount_read(&qp->ref));
-	if (qp->peer) {
-		cancel_delayed_work_sync(&qp->peer->late);
-		cancel_delayed_work_sync(&qp->peer->watch.work);
-	}
-	kfree(qp->peer);
+	kiw_peer_free(qp);
 
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_close(qp);
@@ -476,188 +453,6 @@ static void qp_peer_late(struct work_struct *work)
 	kiw_qp_raise(qp, IB_EVENT_QP_FATAL);
 }
 
-/* Jiffies after which a peer that doesn't answer is lost, or 0 for never */
-static unsigned long qp_silence_limit(const struct kiw_path *path)
-{
-	u32 timeout = path->timeout & 31;
-
-	if (!timeout)
-		return 0;
-	return max_t(u64, QP_SILENCE_MIN,
-		     nsecs_to_jiffies((4096ULL << timeout) * ((path->retry_cnt & 7) + 1)));
-}
-
-/*
- * Once the peer's TCP has the request of a Read, TCP has nothing to send that could stay without an
- * answer. So it probes for the peer meanwhile, whatever it does so for else.
- */
-static void qp_change_probes(struct kiw_watch *watch, struct kiw_stream *s)
-{
-	struct sock *sk = s->sk;
-	struct tcp_sock *tp = tcp_sk(sk);
-	bool open;
-
-	/* Not kiw_pump_own(): nothing that is due may be left to this. */
-	lock_sock(sk);
-	open = sock_flag(sk, SOCK_KEEPOPEN);
-	sk->sk_prot->keepalive(sk, 0);
-	sock_reset_flag(sk, SOCK_KEEPOPEN);
-	swap(tp->keepalive_time, watch->keep_time);
-	swap(tp->keepalive_intvl, watch->keep_intvl);
-	swap(tp->keepalive_probes, watch->keep_count);
-	if (watch->keep_open) {
-		sk->sk_prot->keepalive(sk, 1);
-		sock_set_flag(sk, SOCK_KEEPOPEN);
-	}
-	watch->keep_open = open;
-	watch->probes = !watch->probes;
-	release_sock(sk);
-}
-
-/*
- * Has the peer been silent for too long? While it takes no more data, TCP asks it ever more seldom,
- * and its silence means nothing.
- */
-static bool qp_is_silent(struct kiw_watch *watch, struct kiw_stream *s, unsigned long limit,
-			 unsigned long pause)
-{
-	const struct tcp_sock *tp = tcp_sk(s->sk);
-	bool reads = kiw_reads_out_len(&s->tx.reads_out);
-
-	if (reads != watch->probes)
-		qp_change_probes(watch, s);
-	if (!READ_ONCE(tp->packets_out) &&
-	    (!reads || READ_ONCE(tp->write_seq) != READ_ONCE(tp->snd_una))) {
-		watch->since = jiffies + pause;
-		return false;
-	}
-	return time_after_eq(jiffies, watch->since + limit) && keepalive_time_elapsed(tp) >= limit;
-}
-
-static void qp_peer_watch(struct work_struct *work)
-{
-	struct kiw_peer *peer = container_of(to_delayed_work(work), struct kiw_peer, watch.work);
-	struct kiw_qp *qp = peer->qp;
-	unsigned long limit, pause;
-	struct kiw_stream *s;
-	bool lost = false;
-
-	mutex_lock(&qp->mutex);
-	limit = qp_silence_limit(&peer->path);
-	pause = limit / 4;
-	s = qp->by_number ? kiw_stream_of(qp) : NULL;
-	if (s && !limit && peer->watch.probes)
-		qp_change_probes(&peer->watch, s);
-	/* In other states the end has begun, and the endpoint limits it. */
-	if (s && limit && READ_ONCE(qp->state) == KIW_QP_RTS) {
-		lost = qp_is_silent(&peer->watch, s, limit, pause);
-		if (!lost)
-			mod_delayed_work(system_wq, &peer->watch.work, pause);
-	}
-	mutex_unlock(&qp->mutex);
-	/* As if TCP had given up by itself. */
-	if (lost)
-		tcp_abort(s->sk, ETIMEDOUT);
-	if (s)
-		kiw_stream_put(s);
-}
-
-void kiw_qp_watch(struct kiw_qp *qp)
-{
-	struct kiw_watch *watch;
-
-	lockdep_assert_held(&qp->mutex);
-	if (!qp->by_number)
-		return;
-	watch = &qp->peer->watch;
-	watch->since = jiffies;
-	watch->probes = false;
-	watch->keep_time = HZ;
-	watch->keep_intvl = HZ;
-	watch->keep_count = MAX_TCP_KEEPCNT;	/* TCP itself doesn't give up before we do */
-	watch->keep_open = true;
-	mod_delayed_work(system_wq, &watch->work, 0);
-}
-
-/* INIT to RTR with the address and number of a peer */
-static int qp_expect(struct kiw_qp *qp, const struct kiw_peer *named)
-{
-	lockdep_assert_held(&qp->mutex);
-	if (qp->state != KIW_QP_IDLE || qp->shown != IB_QPS_INIT || qp->inbox)
-		return -EINVAL;
-	if (!qp->peer) {
-		qp->peer = kzalloc(sizeof(*qp->peer), GFP_KERNEL_ACCOUNT);
-		if (!qp->peer)
-			return -ENOMEM;
-		qp->peer->qp = qp;
-		INIT_DELAYED_WORK(&qp->peer->late, qp_peer_late);
-		INIT_DELAYED_WORK(&qp->peer->watch.work, qp_peer_watch);
-	}
-	qp->peer->local = named->local;
-	qp->peer->remote = named->remote;
-	qp->peer->ends = named->ends;
-	qp->peer->gid_index = named->gid_index;
-	qp->peer->path = named->path;
-	qp->peer->ird = named->ird;
-	qp->peer->ord = named->ord;
-	qp->peer->silent = false;
-	qp->peer->begun = false;
-	/* What rdma_cm leaves open, the program that names its peer has set itself. */
-	WRITE_ONCE(qp->access, qp->asked);
-	qp->by_number = true;
-	WRITE_ONCE(qp->shown, IB_QPS_RTR);
-	return 0;
-}
-
-/* RTR to RTS, or RTS to RTS, connected by now or not */
-static int qp_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
-{
-	struct kiw_peer *peer = qp->peer;
-
-	lockdep_assert_held(&qp->mutex);
-	if (!qp->by_number || (qp->shown == IB_QPS_RTR && !(mask & IB_QP_SQ_PSN)))
-		return -EINVAL;
-	if (mask & IB_QP_SQ_PSN)
-		peer->ends.sq_psn = attr->sq_psn & KIW_PSN_MASK;
-	peer->ends.ready = true;
-	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
-		peer->ord = attr->max_rd_atomic;
-	WRITE_ONCE(qp->shown, IB_QPS_RTS);
-	if (qp->inbox)
-		kiw_inbox_post(qp->inbox, KIW_INBOX_READY);
-	return 0;
-}
-
-/* An attempt that is under way gets nowhere any more: kiw_stream_start() looks for its inbox. */
-static void qp_forget_peer(struct kiw_qp *qp)
-{
-	lockdep_assert_held(&qp->mutex);
-	if (!qp->by_number)
-		return;
-	WRITE_ONCE(qp->by_number, false);
-	qp->peer->patient = false;
-	if (!qp->inbox)
-		return;
-	kiw_inbox_post(qp->inbox, KIW_INBOX_ABORTED);
-	if (rcu_access_pointer(qp->stream))
-		return;	/* the endpoint stops it, and lets go of the QP */
-	kiw_inbox_put(qp->inbox);
-	qp->inbox = NULL;
-}
-
-struct kiw_inbox *kiw_qp_forget_peer(struct kiw_qp *qp)
-{
-	struct kiw_inbox *inbox;
-
-	mutex_lock(&qp->mutex);
-	inbox = qp->by_number ? qp->inbox : NULL;
-	if (inbox)
-		kiw_inbox_get(inbox);
-	qp_forget_peer(qp);
-	mutex_unlock(&qp->mutex);
-	return inbox;
-}
-
 /* A request was posted: may it wait for the connection? */
 static bool qp_may_wait(struct kiw_qp *qp, bool send)
 {
@@ -694,11 +489,11 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 	switch (to) {
 	case IB_QPS_RTR:
 		if (c->peer)
-			return qp_expect(qp, c->peer);
+			return kiw_peer_expect(qp, c->peer, qp_peer_late);
 		/* librdmacm asks for it before it accepts: nothing to do */
 		return qp->state == KIW_QP_IDLE ? 0 : -EINVAL;
 	case IB_QPS_RTS:
-		return qp->state == KIW_QP_IDLE ? qp_ready(qp, c->attr, c->mask) : -EINVAL;
+		return qp->state == KIW_QP_IDLE ? kiw_peer_ready(qp, c->attr, c->mask) : -EINVAL;
 	case IB_QPS_RESET:
 	case IB_QPS_INIT:
 		step = kiw_qp_next(qp->state, KIW_EV_MODIFY_RESET);
@@ -715,7 +510,7 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 		if (to == IB_QPS_RESET)
 			kiw_rq_call(&qp->rq);	/* the doorbell refuses what is posted */
 		qp->closed = false;
-		qp_forget_peer(qp);
+		kiw_peer_forget(qp);
 		WRITE_ONCE(qp->shown, to);
 		WRITE_ONCE(qp->state, step.next);
 		return 0;
@@ -748,7 +543,7 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 			return -EINVAL;
 		if (c->mask & IB_QP_MAX_QP_RD_ATOMIC)
 			qp->ord = min_t(u16, qp->ord, c->attr->max_rd_atomic);
-		return qp_ready(qp, c->attr, c->mask);
+		return kiw_peer_ready(qp, c->attr, c->mask);
 	case IB_QPS_SQD:
 		/* What was posted before is to be sent before, even if no doorbell rang. */
 		kiw_pump_settle(s);
@@ -787,26 +582,10 @@ static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
 /* What a program sets beside the state */
 static void qp_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
-	struct kiw_path *path;
-
 	lockdep_assert_held(&qp->mutex);
 	if (mask & IB_QP_ACCESS_FLAGS)
 		qp_set_access(qp, attr->qp_access_flags, mask & IB_QP_STATE);
-	if (!qp->by_number)
-		return;
-	path = &qp->peer->path;
-	if (mask & IB_QP_PATH_MTU)
-		path->mtu = attr->path_mtu;
-	if (mask & IB_QP_TIMEOUT)
-		path->timeout = attr->timeout;
-	if (mask & IB_QP_RETRY_CNT)
-		path->retry_cnt = attr->retry_cnt;
-	if (mask & IB_QP_RNR_RETRY)
-		path->rnr_retry = attr->rnr_retry;
-	if (mask & IB_QP_MIN_RNR_TIMER)
-		path->min_rnr_timer = attr->min_rnr_timer;
-	if (mask & (IB_QP_TIMEOUT | IB_QP_RETRY_CNT))
-		mod_delayed_work(system_wq, &qp->peer->watch.work, 0);
+	kiw_peer_keep(qp, attr, mask);
 }
 
 /*
@@ -888,30 +667,6 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	return ret;
 }
 
-static void qp_query_peer(const struct kiw_qp *qp, struct ib_qp_attr *attr)
-{
-	const struct kiw_peer *peer = qp->peer;
-	union ib_gid gid;
-
-	/* Nothing was negotiated yet: what the program has set. */
-	if (qp->state == KIW_QP_IDLE) {
-		attr->max_rd_atomic = min_t(u32, peer->ord, U8_MAX);
-		attr->max_dest_rd_atomic = min_t(u32, peer->ird, U8_MAX);
-	}
-	memcpy(gid.raw, &peer->remote, sizeof(gid.raw));
-	rdma_ah_set_grh(&attr->ah_attr, &gid, peer->path.flow_label, peer->gid_index,
-			peer->path.hop_limit, peer->path.traffic_class);
-	rdma_ah_set_port_num(&attr->ah_attr, 1);
-	attr->path_mtu = peer->path.mtu;
-	attr->timeout = peer->path.timeout;
-	attr->retry_cnt = peer->path.retry_cnt;
-	attr->rnr_retry = peer->path.rnr_retry;
-	attr->min_rnr_timer = peer->path.min_rnr_timer;
-	attr->dest_qp_num = peer->ends.to;
-	attr->rq_psn = peer->ends.rq_psn;
-	attr->sq_psn = peer->ends.sq_psn;
-}
-
 int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		 struct ib_qp_init_attr *init)
 {
@@ -931,7 +686,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
 	attr->path_mtu = IB_MTU_4096;
 	if (qp->by_number)
-		qp_query_peer(qp, attr);
+		kiw_peer_query(qp, attr);
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_query(qp, attr);
 	mutex_unlock(&qp->mutex);

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The peer of a queue pair that is connected by number: what the program says of it, and whether it
+ * is still there.
+ */
+#include "peer.h"
+
+#include <linux/slab.h>
+#include <net/tcp.h>
+
+#include "inbox.h"
+#include "qp.h"
+#include "stream.h"
+
+/*
+ * How long a peer may at least be silent, in jiffies: by then TCP has sent again three times, or a
+ * probe has had its answer
+ */
+#define PEER_SILENCE_MIN (2 * HZ)
+
+/* --- is it there? --------------------------------------------------------------------------- */
+
+/* Jiffies after which a peer that doesn't answer is lost, or 0 for never */
+static unsigned long peer_silence_limit(const struct kiw_path *path)
+{
+	u32 timeout = path->timeout & 31;
+
+	if (!timeout)
+		return 0;
+	return max_t(u64, PEER_SILENCE_MIN,
+		     nsecs_to_jiffies((4096ULL << timeout) * ((path->retry_cnt & 7) + 1)));
+}
+
+/*
+ * Once the peer's TCP has the request of a Read, TCP has nothing to send that could stay without an
+ * answer. So it probes for the peer meanwhile, whatever it does so for else.
+ */
+static void peer_change_probes(struct kiw_watch *watch, struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+	struct tcp_sock *tp = tcp_sk(sk);
+	bool open;
+
+	/* Not kiw_pump_own(): nothing that is due may be left to this. */
+	lock_sock(sk);
+	open = sock_flag(sk, SOCK_KEEPOPEN);
+	sk->sk_prot->keepalive(sk, 0);
+	sock_reset_flag(sk, SOCK_KEEPOPEN);
+	swap(tp->keepalive_time, watch->keep_time);
+	swap(tp->keepalive_intvl, watch->keep_intvl);
+	swap(tp->keepalive_probes, watch->keep_count);
+	if (watch->keep_open) {
+		sk->sk_prot->keepalive(sk, 1);
+		sock_set_flag(sk, SOCK_KEEPOPEN);
+	}
+	watch->keep_open = open;
+	watch->probes = !watch->probes;
+	release_sock(sk);
+}
+
+/*
+ * Has the peer been silent for too long? While it takes no more data, TCP asks it ever more seldom,
+ * and its silence means nothing.
+ */
+static bool peer_is_silent(struct kiw_watch *watch, struct kiw_stream *s, unsigned long limit,
+			   unsigned long pause)
+{
+	const struct tcp_sock *tp = tcp_sk(s->sk);
+	bool reads = kiw_reads_out_len(&s->tx.reads_out);
+
+	if (reads != watch->probes)
+		peer_change_probes(watch, s);
+	if (!READ_ONCE(tp->packets_out) &&
+	    (!reads || READ_ONCE(tp->write_seq) != READ_ONCE(tp->snd_una))) {
+		watch->since = jiffies + pause;
+		return false;
+	}
+	return time_after_eq(jiffies, watch->since + limit) && keepalive_time_elapsed(tp) >= limit;
+}
+
+static void peer_watch_work(struct work_struct *work)
+{
+	struct kiw_peer *peer = container_of(to_delayed_work(work), struct kiw_peer, watch.work);
+	struct kiw_qp *qp = peer->qp;
+	unsigned long limit, pause;
+	struct kiw_stream *s;
+	bool lost = false;
+
+	mutex_lock(&qp->mutex);
+	limit = peer_silence_limit(&peer->path);
+	pause = limit / 4;
+	s = qp->by_number ? kiw_stream_of(qp) : NULL;
+	if (s && !limit && peer->watch.probes)
+		peer_change_probes(&peer->watch, s);
+	/* In other states the end has begun, and the endpoint limits it. */
+	if (s && limit && READ_ONCE(qp->state) == KIW_QP_RTS) {
+		lost = peer_is_silent(&peer->watch, s, limit, pause);
+		if (!lost)
+			mod_delayed_work(system_wq, &peer->watch.work, pause);
+	}
+	mutex_unlock(&qp->mutex);
+	/* As if TCP had given up by itself. */
+	if (lost)
+		tcp_abort(s->sk, ETIMEDOUT);
+	if (s)
+		kiw_stream_put(s);
+}
+
+void kiw_qp_watch(struct kiw_qp *qp)
+{
+	struct kiw_watch *watch;
+
+	lockdep_assert_held(&qp->mutex);
+	if (!qp->by_number)
+		return;
+	watch = &qp->peer->watch;
+	watch->since = jiffies;
+	watch->probes = false;
+	watch->keep_time = HZ;
+	watch->keep_intvl = HZ;
+	watch->keep_count = MAX_TCP_KEEPCNT;	/* TCP itself doesn't give up before we do */
+	watch->keep_open = true;
+	mod_delayed_work(system_wq, &watch->work, 0);
+}
+
+/* --- what the program says of it ------------------------------------------------------------ */
+
+int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t late)
+{
+	lockdep_assert_held(&qp->mutex);
+	if (qp->state != KIW_QP_IDLE || qp->shown != IB_QPS_INIT || qp->inbox)
+		return -EINVAL;
+	if (!qp->peer) {
+		qp->peer = kzalloc(sizeof(*qp->peer), GFP_KERNEL_ACCOUNT);
+		if (!qp->peer)
+			return -ENOMEM;
+		qp->peer->qp = qp;
+		INIT_DELAYED_WORK(&qp->peer->late, late);
+		INIT_DELAYED_WORK(&qp->peer->watch.work, peer_watch_work);
+	}
+	qp->peer->local = named->local;
+	qp->peer->remote = named->remote;
+	qp->peer->ends = named->ends;
+	qp->peer->gid_index = named->gid_index;
+	qp->peer->path = named->path;
+	qp->peer->ird = named->ird;
+	qp->peer->ord = named->ord;
+	qp->peer->silent = false;
+	qp->peer->begun = false;
+	/* What rdma_cm leaves open, the program that names its peer has set itself. */
+	WRITE_ONCE(qp->access, qp->asked);
+	qp->by_number = true;
+	WRITE_ONCE(qp->shown, IB_QPS_RTR);
+	return 0;
+}
+
+int kiw_peer_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	struct kiw_peer *peer = qp->peer;
+
+	lockdep_assert_held(&qp->mutex);
+	if (!qp->by_number || (qp->shown == IB_QPS_RTR && !(mask & IB_QP_SQ_PSN)))
+		return -EINVAL;
+	if (mask & IB_QP_SQ_PSN)
+		peer->ends.sq_psn = attr->sq_psn & KIW_PSN_MASK;
+	peer->ends.ready = true;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
+		peer->ord = attr->max_rd_atomic;
+	WRITE_ONCE(qp->shown, IB_QPS_RTS);
+	if (qp->inbox)
+		kiw_inbox_post(qp->inbox, KIW_INBOX_READY);
+	return 0;
+}
+
+void kiw_peer_forget(struct kiw_qp *qp)
+{
+	lockdep_assert_held(&qp->mutex);
+	if (!qp->by_number)
+		return;
+	WRITE_ONCE(qp->by_number, false);
+	qp->peer->patient = false;
+	if (!qp->inbox)
+		return;
+	/* It gets nowhere any more: kiw_stream_start() looks for its inbox. */
+	kiw_inbox_post(qp->inbox, KIW_INBOX_ABORTED);
+	if (rcu_access_pointer(qp->stream))
+		return;	/* the endpoint stops it, and lets go of the QP */
+	kiw_inbox_put(qp->inbox);
+	qp->inbox = NULL;
+}
+
+struct kiw_inbox *kiw_qp_forget_peer(struct kiw_qp *qp)
+{
+	struct kiw_inbox *inbox;
+
+	mutex_lock(&qp->mutex);
+	inbox = qp->by_number ? qp->inbox : NULL;
+	if (inbox)
+		kiw_inbox_get(inbox);
+	kiw_peer_forget(qp);
+	mutex_unlock(&qp->mutex);
+	return inbox;
+}
+
+bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer)
+{
+	bool named;
+
+	mutex_lock(&qp->mutex);
+	named = qp->by_number;
+	if (named)
+		*peer = *qp->peer;
+	mutex_unlock(&qp->mutex);
+	return named;
+}
+
+void kiw_peer_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	struct kiw_path *path;
+
+	lockdep_assert_held(&qp->mutex);
+	if (!qp->by_number)
+		return;
+	path = &qp->peer->path;
+	if (mask & IB_QP_PATH_MTU)
+		path->mtu = attr->path_mtu;
+	if (mask & IB_QP_TIMEOUT)
+		path->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		path->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		path->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		path->min_rnr_timer = attr->min_rnr_timer;
+	if (mask & (IB_QP_TIMEOUT | IB_QP_RETRY_CNT))
+		mod_delayed_work(system_wq, &qp->peer->watch.work, 0);
+}
+
+void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr)
+{
+	const struct kiw_peer *peer = qp->peer;
+	union ib_gid gid;
+
+	lockdep_assert_held(&qp->mutex);
+	/* Nothing was negotiated yet: what the program has set. */
+	if (qp->state == KIW_QP_IDLE) {
+		attr->max_rd_atomic = min_t(u32, peer->ord, U8_MAX);
+		attr->max_dest_rd_atomic = min_t(u32, peer->ird, U8_MAX);
+	}
+	memcpy(gid.raw, &peer->remote, sizeof(gid.raw));
+	rdma_ah_set_grh(&attr->ah_attr, &gid, peer->path.flow_label, peer->gid_index,
+			peer->path.hop_limit, peer->path.traffic_class);
+	rdma_ah_set_port_num(&attr->ah_attr, 1);
+	attr->path_mtu = peer->path.mtu;
+	attr->timeout = peer->path.timeout;
+	attr->retry_cnt = peer->path.retry_cnt;
+	attr->rnr_retry = peer->path.rnr_retry;
+	attr->min_rnr_timer = peer->path.min_rnr_timer;
+	attr->dest_qp_num = peer->ends.to;
+	attr->rq_psn = peer->ends.rq_psn;
+	attr->sq_psn = peer->ends.sq_psn;
+}
+
+void kiw_peer_free(struct kiw_qp *qp)
+{
+	if (!qp->peer)
+		return;
+	cancel_delayed_work_sync(&qp->peer->late);
+	cancel_delayed_work_sync(&qp->peer->watch.work);
+	kfree(qp->peer);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The peer of a queue pair that is connected by number. */
+#ifndef KIWARP_PEER_H
+#define KIWARP_PEER_H
+
+#include <linux/in6.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+#include "proto/number.h"
+
+struct kiw_inbox;
+struct kiw_qp;
+
+/**
+ * struct kiw_path - what else a program sets for a peer that it names by number
+ * @flow_label: as it was set
+ * @traffic_class: likewise
+ * @hop_limit: likewise
+ * @mtu: enum ib_mtu, likewise
+ * @timeout: likewise; with @retry_cnt, how long a peer may be silent
+ * @retry_cnt: likewise
+ * @rnr_retry: likewise
+ * @min_rnr_timer: likewise
+ */
+struct kiw_path {
+	u32	flow_label;
+	u8	traffic_class;
+	u8	hop_limit;
+	u8	mtu;
+	u8	timeout;
+	u8	retry_cnt;
+	u8	rnr_retry;
+	u8	min_rnr_timer;
+};
+
+/**
+ * struct kiw_watch - how long has a peer by number been silent
+ * @work: looks at that from time to time, as long as there is a limit and a connection
+ * @since: jiffies of the first look at which something may have been awaited all the time since
+ * @probes: TCP probes for the peer
+ * @keep_time: what TCP's socket gets when @probes changes, and what it had until then: its
+ *	keepalive_time
+ * @keep_intvl: likewise: keepalive_intvl
+ * @keep_count: likewise: keepalive_probes
+ * @keep_open: likewise: SOCK_KEEPOPEN
+ */
+struct kiw_watch {
+	struct delayed_work	work;
+	unsigned long		since;
+	bool			probes;
+	unsigned int		keep_time;
+	unsigned int		keep_intvl;
+	u8			keep_count;
+	bool			keep_open;
+};
+
+/**
+ * struct kiw_peer - the one QP that a QP connects to, by number
+ * @qp: the QP that connects
+ * @local: our address, one of the interface's; IPv4 ones are mapped
+ * @remote: the peer's, of the same IP
+ * @ends: the numbers of both QPs and the PSNs, as the peer is told
+ * @gid_index: slot of @local when it was named
+ * @path: see struct kiw_path
+ * @ird: Reads that the peer may have outstanding
+ * @ord: Reads that we may have outstanding
+ * @patient: a request waits for the connection, until @deadline
+ * @deadline: jiffies
+ * @late: the work that looks whether the wait is over
+ * @watch: see struct kiw_watch
+ * @silent: the peer never came, or is lost: the oldest request that is undone fails because of
+ *	that, the others are flushed; changed while the QP is held
+ * @begun: the program knows by IB_EVENT_COMM_EST that the peer has; changed while the QP is held
+ *
+ * The mutex of the QP protects it, but for @silent and @begun. It is made by the first modification
+ * that names a peer, and goes with the QP.
+ */
+struct kiw_peer {
+	struct kiw_qp		*qp;
+	struct in6_addr		local;
+	struct in6_addr		remote;
+	struct kiw_number	ends;
+	u8			gid_index;
+	struct kiw_path		path;
+	u16			ird;
+	u16			ord;
+	bool			patient;
+	bool			silent;
+	bool			begun;
+	unsigned long		deadline;
+	struct delayed_work	late;
+	struct kiw_watch	watch;
+};
+
+/**
+ * kiw_peer_expect() - a change from INIT to RTR names a peer
+ * @qp: QP; mutex held
+ * @named: address, number and PSN
+ * @late: what runs when requests have waited for it long enough
+ *
+ * Return: 0, -EINVAL in another state, or -ENOMEM.
+ */
+int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t late);
+
+/**
+ * kiw_peer_ready() - a change from RTR or RTS to RTS, connected by now or not
+ * @qp: QP; mutex held
+ * @attr: what is set
+ * @mask: IB_QP_*, which of @attr
+ *
+ * Return: 0, or -EINVAL without a peer, or without a PSN in RTR.
+ */
+int kiw_peer_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
+
+/** kiw_peer_keep() - keep what a program sets for the path to its peer; mutex held */
+void kiw_peer_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
+
+/** kiw_peer_query() - tell it what it has set; the QP is by number, mutex held */
+void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr);
+
+/** kiw_peer_forget() - as kiw_qp_forget_peer(), mutex held */
+void kiw_peer_forget(struct kiw_qp *qp);
+
+/** kiw_peer_free() - the QP goes, and nobody else refers to it; may sleep */
+void kiw_peer_free(struct kiw_qp *qp);
+
+/**
+ * kiw_qp_peer() - which QP is it to be connected to
+ * @qp: QP
+ * @peer: gets what is known by now, but for the work
+ *
+ * Return: false when none was named.
+ */
+bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer);
+
+/**
+ * kiw_qp_forget_peer() - no connection by number is made any more, and one that there is ends
+ * @qp: QP
+ *
+ * Return: the inbox of the endpoint that the QP had for that, with a reference for the caller, or
+ * NULL. When its work is through, the QP has no stream.
+ */
+struct kiw_inbox *kiw_qp_forget_peer(struct kiw_qp *qp);
+
+/**
+ * kiw_qp_watch() - a stream was attached: notice if its peer falls silent
+ * @qp: QP; mutex held
+ */
+void kiw_qp_watch(struct kiw_qp *qp);
+
+#endif /* KIWARP_PEER_H */
