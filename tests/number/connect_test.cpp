@@ -464,7 +464,7 @@ TEST_P(Rights, OneIsNotTheOther)
 	EXPECT_NE(outcome(IBV_WR_RDMA_WRITE), IBV_WC_SUCCESS);
 	connect(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	EXPECT_EQ(outcome(IBV_WR_RDMA_WRITE), IBV_WC_SUCCESS);
-	EXPECT_EQ(right.post_atomic(3, left.memory()), 0);
+	EXPECT_EQ(right.post(IBV_WR_ATOMIC_FETCH_AND_ADD, 3, &left.memory()), 0);
 	EXPECT_WC(right.completion("the atomic"), 3, IBV_WC_REM_ACCESS_ERR);
 }
 

@@ -121,7 +121,8 @@ void End::connect(const Name &peer) const
 
 int End::post(ibv_wr_opcode opcode, std::uint64_t id, const vt::Region *remote) const
 {
-	ibv_sge sge = memory_->sge(0, 4096);
+	const bool atomic = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	ibv_sge sge = memory_->sge(0, atomic ? 8 : 4096);
 	ibv_send_wr wr{};
 	ibv_send_wr *bad = nullptr;
 
@@ -129,26 +130,11 @@ int End::post(ibv_wr_opcode opcode, std::uint64_t id, const vt::Region *remote) 
 	wr.opcode = opcode;
 	wr.sg_list = &sge;
 	wr.num_sge = 1;
-	if (remote) {
-		wr.wr.rdma.remote_addr = remote->address(8192);
-		wr.wr.rdma.rkey = remote->rkey();
-	}
-	return ibv_post_send(qp(), &wr, &bad);
-}
-
-int End::post_atomic(std::uint64_t id, const vt::Region &remote) const
-{
-	ibv_sge sge = memory_->sge(0, 8);
-	ibv_send_wr wr{};
-	ibv_send_wr *bad = nullptr;
-
-	wr.wr_id = id;
-	wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
-	wr.sg_list = &sge;
-	wr.num_sge = 1;
-	wr.wr.atomic.remote_addr = remote.address(8192);
-	wr.wr.atomic.rkey = remote.rkey();
-	wr.wr.atomic.compare_add = 1;
+	if (atomic)
+		wr.wr.atomic = {
+			.remote_addr = remote->address(8192), .compare_add = 1, .swap = 0, .rkey = remote->rkey()};
+	else if (remote)
+		wr.wr.rdma = {remote->address(8192), remote->rkey()};
 	return ibv_post_send(qp(), &wr, &bad);
 }
 

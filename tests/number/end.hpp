@@ -49,9 +49,8 @@ public:
 	/// Another PSN than before, which the peer may not know of
 	void change_psn() { psn_ ^= 0x555555; }
 
+	/// An atomic adds one to the first eight bytes of what Reads and Writes reach.
 	int post(ibv_wr_opcode opcode, std::uint64_t id, const vt::Region *remote = nullptr) const;
-	/// Adds one to the first eight bytes of what Reads and Writes reach.
-	int post_atomic(std::uint64_t id, const vt::Region &remote) const;
 	void receive(std::uint64_t id) const;
 	ibv_wc completion(const std::string &what) const { return vt::poll_one(cq(), what); }
 	/// A new queue pair in place of the old one
