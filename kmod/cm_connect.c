@@ -265,11 +265,9 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
 {
 	int err;
 
-	if (ep->state == KIW_ST_DEAD) {	/* the device is going */
-		sock_release(sock);
-		return -ENODEV;
-	}
-	ep->sock = sock;
+	err = kiw_ep_take_sock(ep, sock);
+	if (err)
+		return err;
 	err = kiw_ep_bind_qp(ep, qpn);
 	if (err)
 		return err;

@@ -53,6 +53,24 @@ static void ep_timer(struct timer_list *timer)
 }
 
 /**
+ * kiw_ep_take_sock() - an endpoint gets its socket
+ * @ep: endpoint, mutex held
+ * @sock: socket, not hooked yet; released if the endpoint can't have it
+ *
+ * Return: 0, or -ENODEV when the device is going.
+ */
+int kiw_ep_take_sock(struct kiw_ep *ep, struct socket *sock)
+{
+	lockdep_assert_held(&ep->mutex);
+	if (ep->state == KIW_ST_DEAD) {
+		sock_release(sock);
+		return -ENODEV;
+	}
+	ep->sock = sock;
+	return 0;
+}
+
+/**
  * kiw_ep_deadline() - limit the time in the current state
  * @ep: endpoint, mutex held; its work has yet to run, and sets the timer
  * @secs: seconds from now, or 0 for no limit

@@ -138,13 +138,10 @@ struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_s
 
 	err = kiw_sock_create(dev, dev->net, id, addr, &sock);
 	mutex_lock(&ep->mutex);
-	if (!err && ep->state == KIW_ST_DEAD) {	/* the device is going */
-		sock_release(sock);
-		err = -ENODEV;
-	} else if (!err) {
-		ep->sock = sock;
+	if (!err)
+		err = kiw_ep_take_sock(ep, sock);
+	if (!err)
 		err = listen_begin(ep, id, addr, backlog);
-	}
 	if (!err)
 		kiw_ep_enter(ep, KIW_ST_LISTEN);
 	else if (ep->state != KIW_ST_DEAD)

@@ -476,13 +476,10 @@ static int number_dial(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	if (!err)
 		kiw_sock_set_tos(sock, peer->path.traffic_class);
 	mutex_lock(&ep->mutex);
-	if (!err && ep->state == KIW_ST_DEAD) {	/* the device is going */
-		sock_release(sock);
-		err = -ENODEV;
-	} else if (!err) {
-		ep->sock = sock;
+	if (!err)
+		err = kiw_ep_take_sock(ep, sock);
+	if (!err)
 		err = kiw_qp_modify(qp, attr, mask, peer);
-	}
 	if (!err)
 		err = kiw_qp_bind(qp, &ep->inbox, true);
 	if (!err) {

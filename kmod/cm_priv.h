@@ -321,6 +321,7 @@ unsigned int kiw_mpa_secs(const struct kiw_device *dev);
 /* cm_ep.c */
 struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size,
 			     const struct kiw_ep_ops *ops);
+int kiw_ep_take_sock(struct kiw_ep *ep, struct socket *sock);
 void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs);
 void kiw_ep_again(struct kiw_ep *ep, unsigned long when);
 void kiw_ep_again_soon(struct kiw_ep *ep);
