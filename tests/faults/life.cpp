@@ -6,33 +6,16 @@
 #include <cstring>
 #include <list>
 #include <memory>
-#include <stdexcept>
 
 #include "../verbs/connection.hpp"
 #include "end.hpp"
+#include "step.hpp"
 
 namespace faults {
 
 namespace {
 
 constexpr std::size_t message = std::size_t{96} * 1024;
-
-// A step that failed: no reason to complain, but to go to the end
-class Failed : public std::runtime_error {
-public:
-	Failed(const std::string &step, int error) : runtime_error(step + ": " + std::strerror(error)) {}
-	explicit Failed(const std::string &what) : runtime_error(what) {}
-};
-
-template <typename Make>
-auto made(const std::string &step, Make make)
-{
-	try {
-		return make();
-	} catch (const std::exception &e) {
-		throw Failed(step + ": " + e.what());
-	}
-}
 
 // An end, and what has become of it
 struct Party {
