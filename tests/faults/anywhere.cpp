@@ -8,6 +8,7 @@
 #include "../verbs/connection.hpp"
 #include "footprint.hpp"
 #include "injection.hpp"
+#include "step.hpp"
 
 namespace faults {
 
@@ -52,6 +53,9 @@ unsigned int Everywhere::try_function(const Function &function, const Shortage &
 		std::cout << "  " << function.name << ", " << shortage.times << " after " << shortage.space
 			  << " octets: " << failed << " failed" << (outcome.empty() ? "" : "; ") << outcome
 			  << std::endl;
+		if (shortage.times == 1) {
+			EXPECT_FALSE(outcome.starts_with(broke)) << "what fails once is tried again";
+		}
 		try {
 			EXPECT_EQ(live_(), "") << "without a fault";
 		} catch (const std::exception &e) {

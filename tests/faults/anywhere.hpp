@@ -10,7 +10,8 @@
 namespace faults {
 
 /// Calls a life with allocations failing below each function of the module that allocates in it: once, several times
-/// in a row, and after more and more octets. After each the life goes well without faults, and nothing is left.
+/// in a row, and after more and more octets. After each the life goes well without faults, and nothing is left. One
+/// failure breaks no connection.
 /// The life returns which step failed and how, or nothing; what must not be is thrown.
 /// Return: the names of the functions.
 std::vector<std::string> fail_everywhere(const std::function<std::string()> &live);

@@ -173,7 +173,7 @@ void Life::exchange()
 	client_->end.check(server.end, !well);
 	server.end.check(client_->end, !well);
 	if (!well)
-		throw Failed("the connection broke");
+		throw Failed(std::string(broke));
 }
 
 void Life::disconnect()

@@ -71,7 +71,7 @@ void LifeByNumber::wait_for(int completions) const
 		},
 		"completions");
 	if (status != IBV_WC_SUCCESS)
-		throw Failed(std::string("the connection broke: ") + ibv_wc_status_str(status));
+		throw Failed(std::string(broke) + ": " + ibv_wc_status_str(status));
 }
 
 void LifeByNumber::post(const number::End &end, const number::End &peer)

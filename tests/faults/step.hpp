@@ -6,6 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace faults {
 
@@ -15,6 +16,9 @@ public:
 	Failed(const std::string &step, int error) : runtime_error(step + ": " + std::strerror(error)) {}
 	explicit Failed(const std::string &what) : runtime_error(what) {}
 };
+
+/// How the outcome of a life begins whose connection ended by itself
+inline constexpr std::string_view broke = "the connection broke";
 
 /// What make() returns; if it throws, the step has failed.
 template <typename Make>
