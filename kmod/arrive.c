@@ -41,13 +41,10 @@ static struct kiw_stream *arrive_stream(struct kiw_receive *rx)
 static enum kiw_region_fault arrive_check(struct kiw_stream *s, u32 stag, int access, u64 addr,
 					  u32 n)
 {
-	enum kiw_region_fault fault;
-	struct kiw_region_use use;
+	enum kiw_region_fault fault = kiw_region_check(s->qp, stag, access, addr, n);
 
-	fault = kiw_region_begin(s->qp, stag, access, addr, n, &use);
 	if (fault)
 		return fault;
-	kiw_region_end(&use);
 	if ((READ_ONCE(s->qp->access) & access) != access)
 		return KIW_REGION_ACCESS;
 	return KIW_REGION_OK;

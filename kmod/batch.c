@@ -90,6 +90,9 @@ void *kiw_batch_room(struct kiw_batch *b, u32 least, gfp_t gfp, u32 *room)
 {
 	struct page_frag *frag = &b->mem.frag;
 
+	/* What waits for the use doesn't wait for memory. */
+	if (frag->offset + least > frag->size)
+		kiw_region_leave(&b->use);
 	if (!skb_page_frag_refill(least, frag, gfp))
 		return NULL;
 	*room = frag->size - frag->offset;

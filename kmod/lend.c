@@ -91,8 +91,10 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 	if (len < KIW_LEND_MIN || s->neg.crc || s->neg.markers_tx || s->lend.off ||
 	    !(s->sk->sk_route_caps & NETIF_F_SG))
 		return NULL;
-	if (!b->loan)
+	if (!b->loan) {
+		kiw_region_leave(&b->use);	/* as in kiw_batch_room() */
 		b->loan = loan_new(s);
+	}
 	return b->loan;
 }
 

@@ -183,7 +183,7 @@ int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	mr_await_loans(dev, &mr->region);
 	kvfree(mr->region.pages);
 	ib_umem_release(mr->umem);
-	kfree(mr);
+	kfree_rcu(mr, region.rcu);
 	atomic_dec(&dev->num_mr);
 	return 0;
 }

@@ -2,6 +2,7 @@
 #include "mw.h"
 
 #include <linux/sched.h>
+#include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "kiwarp-abi.h"
@@ -24,26 +25,33 @@ int kiw_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 		return -EINVAL;
 	if (!kiw_count_up(&dev->num_mw, KIW_MAX_MW))
 		return -ENOMEM;
-	mw->window = (struct kiw_window){
-		.region.kind = KIW_REGION_WINDOW,
-		.region.pd = ibmw->pd,
-		.of_qp = ibmw->type == IB_MW_TYPE_2,
-	};
-	err = kiw_region_add(&dev->regions, &mw->window.region);
-	if (err) {
-		atomic_dec(&dev->num_mw);
-		return err;
+	mw->window = kzalloc(sizeof(*mw->window), GFP_KERNEL_ACCOUNT);
+	if (!mw->window) {
+		err = -ENOMEM;
+		goto err_count;
 	}
-	ibmw->rkey = mw->window.region.stag;
+	mw->window->region.kind = KIW_REGION_WINDOW;
+	mw->window->region.pd = ibmw->pd;
+	mw->window->of_qp = ibmw->type == IB_MW_TYPE_2;
+	err = kiw_region_add(&dev->regions, &mw->window->region);
+	if (err)
+		goto err_free;
+	ibmw->rkey = mw->window->region.stag;
 	mutex_lock(&pd->mutex);
 	list_add_tail(&mw->link, &pd->windows);
 	mutex_unlock(&pd->mutex);
 	return 0;
+
+err_free:
+	kfree(mw->window);
+err_count:
+	atomic_dec(&dev->num_mw);
+	return err;
 }
 
 /*
  * Unreachable: neither its protection domain nor the table has it any more, and all binds and uses
- * have ended. Released: its count in the region; RDMA core frees the object.
+ * have ended. Released: its count in the region, and the window; RDMA core frees the object.
  */
 int kiw_dealloc_mw(struct ib_mw *ibmw)
 {
@@ -54,8 +62,9 @@ int kiw_dealloc_mw(struct ib_mw *ibmw)
 	mutex_lock(&pd->mutex);
 	list_del(&mw->link);
 	mutex_unlock(&pd->mutex);
-	kiw_region_remove(&dev->regions, &mw->window.region);
-	kiw_region_unbind(&mw->window, NULL);
+	kiw_region_remove(&dev->regions, &mw->window->region);
+	kiw_region_unbind(mw->window, NULL);
+	kfree_rcu(mw->window, region.rcu);
 	atomic_dec(&dev->num_mw);
 	return 0;
 }
@@ -67,8 +76,8 @@ void kiw_mw_forget(const struct kiw_qp *qp)
 
 	mutex_lock(&pd->mutex);
 	list_for_each_entry(mw, &pd->windows, link) {
-		if (mw->window.of_qp)
-			kiw_region_unbind(&mw->window, qp);
+		if (mw->window->of_qp)
+			kiw_region_unbind(mw->window, qp);
 		cond_resched();
 	}
 	mutex_unlock(&pd->mutex);

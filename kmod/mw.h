@@ -16,12 +16,13 @@ struct kiw_qp;
 /**
  * struct kiw_mw - a window
  * @ibmw: the part that RDMA core knows; its rkey is the first STag, which no bind has
- * @window: what peers find, and what binds change
+ * @window: what peers find, and what binds change; allocated by itself, as RDMA core frees the rest
+ *	without waiting for RCU
  * @link: in the list of the protection domain
  */
 struct kiw_mw {
 	struct ib_mw		ibmw;
-	struct kiw_window	window;
+	struct kiw_window	*window;
 	struct list_head	link;
 };
 

@@ -2,6 +2,8 @@
 #include "region.h"
 
 #include <linux/random.h>
+#include <linux/rcupdate.h>
+#include <linux/wait_bit.h>
 
 #include "kiwarp-abi.h"
 #include "qp.h"
@@ -10,14 +12,27 @@
 /* How often a random index may hit one in use; about one in sixteen is at most */
 #define REGION_TRIES 64
 
-DEFINE_STATIC_SRCU(region_srcu);
+static void region_init(struct kiw_region *region)
+{
+	rwlock_init(&region->lock);
+	refcount_set(&region->uses, 1);
+}
+
+static void region_put(struct kiw_region *region)
+{
+	/* What waits for it frees the region: only the address counts from here on. */
+	if (refcount_dec_and_test(&region->uses)) {
+		smp_mb__after_atomic();	/* as wake_up_var() wants it */
+		wake_up_var(&region->uses);
+	}
+}
 
 int kiw_region_add(struct xarray *regions, struct kiw_region *region)
 {
 	unsigned int tries;
 	int err = -EBUSY;
 
-	rwlock_init(&region->lock);
+	region_init(region);
 	for (tries = 0; err == -EBUSY && tries < REGION_TRIES; tries++) {
 		region->stag = get_random_u32();
 		if (region->stag >> 8)
@@ -29,7 +44,7 @@ int kiw_region_add(struct xarray *regions, struct kiw_region *region)
 void kiw_region_replace(struct xarray *regions, const struct kiw_region *before,
 			struct kiw_region *region)
 {
-	rwlock_init(&region->lock);
+	region_init(region);
 	region->stag = before->stag;
 	/* The entry is there: no memory is needed. */
 	WARN_ON_ONCE(xa_store(regions, region->stag >> 8, region, GFP_KERNEL) != before);
@@ -39,7 +54,10 @@ void kiw_region_remove(struct xarray *regions, struct kiw_region *region)
 {
 	/* A bind may be changing the key. If another region has the STag now, that one stays. */
 	xa_cmpxchg(regions, READ_ONCE(region->stag) >> 8, region, NULL, GFP_KERNEL);
-	synchronize_srcu_expedited(&region_srcu);
+	region_put(region);
+	/* It orders what was done in uses before what the caller does. */
+	wait_var_event(&region->uses, !refcount_read(&region->uses));
+	smp_acquire__after_ctrl_dep();
 }
 
 bool kiw_region_close(struct kiw_region *region)
@@ -55,8 +73,21 @@ static struct kiw_window *to_kiw_window(struct kiw_region *region)
 /* By the index alone: the key has to be checked when the region is held. */
 static struct kiw_region *region_find(const struct kiw_qp *qp, u32 stag)
 {
-	lockdep_assert(srcu_read_lock_held(&region_srcu));
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a region is looked up outside of RCU");
 	return xa_load(&qp->dev->regions, stag >> 8);
+}
+
+/* The same, for a use: region_put() has to follow. */
+static struct kiw_region *region_get(const struct kiw_qp *qp, u32 stag)
+{
+	struct kiw_region *region;
+
+	rcu_read_lock();
+	region = region_find(qp, stag);
+	if (region && !refcount_inc_not_zero(&region->uses))
+		region = NULL;
+	rcu_read_unlock();
+	return region;
 }
 
 /* Is it the region of that STag, for this QP? With another key, it is one that was here once. */
@@ -122,28 +153,39 @@ static void region_let_go(struct kiw_region *region)
 enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
 				       u32 len, struct kiw_region_use *use)
 {
-	enum kiw_region_fault fault = KIW_REGION_STAG;
+	enum kiw_region_fault fault;
 
-	use->idx = srcu_read_lock(&region_srcu);
-	use->region = region_find(qp, stag);
-	if (use->region) {
-		region_hold(use->region);
-		fault = region_check(use->region, qp, stag, access, addr, len);
-		if (!fault) {
-			__release(&region_srcu);	/* sparse can't follow this, either */
-			return KIW_REGION_OK;
-		}
-		region_let_go(use->region);
+	use->region = region_get(qp, stag);
+	if (!use->region)
+		return KIW_REGION_STAG;
+	region_hold(use->region);
+	fault = region_check(use->region, qp, stag, access, addr, len);
+	if (fault)
+		kiw_region_end(use);
+	return fault;
+}
+
+enum kiw_region_fault kiw_region_check(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
+				       u32 len)
+{
+	enum kiw_region_fault fault = KIW_REGION_STAG;
+	struct kiw_region *region;
+
+	rcu_read_lock();
+	region = region_find(qp, stag);
+	if (region) {
+		region_hold(region);
+		fault = region_check(region, qp, stag, access, addr, len);
+		region_let_go(region);
 	}
-	srcu_read_unlock(&region_srcu, use->idx);
+	rcu_read_unlock();
 	return fault;
 }
 
 void kiw_region_end(struct kiw_region_use *use)
 {
 	region_let_go(use->region);
-	__acquire(&region_srcu);
-	srcu_read_unlock(&region_srcu, use->idx);
+	region_put(use->region);
 }
 
 enum kiw_region_fault kiw_region_go_on(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
@@ -207,10 +249,8 @@ static enum kiw_region_fault region_invalidate(const struct kiw_qp *qp, u32 stag
 	enum kiw_region_fault fault = KIW_REGION_STAG;
 	struct kiw_region *region, *parent = NULL;
 	unsigned long flags;
-	int idx;
 
-	idx = srcu_read_lock(&region_srcu);
-	region = region_find(qp, stag);
+	region = region_get(qp, stag);
 	if (region) {
 		write_lock_irqsave(&region->lock, flags);
 		fault = region_check_owner(region, qp, stag);
@@ -223,8 +263,8 @@ static enum kiw_region_fault region_invalidate(const struct kiw_qp *qp, u32 stag
 			fault = KIW_REGION_OK;
 		write_unlock_irqrestore(&region->lock, flags);
 		region_leave(parent);
+		region_put(region);
 	}
-	srcu_read_unlock(&region_srcu, idx);
 	return fault;
 }
 
@@ -244,11 +284,10 @@ enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 sta
 #define WINDOW_RIGHTS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
 #define WINDOW_ACCESS	(WINDOW_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
 
-/* Look up what a window is to be bound to, and count the window there. */
-static enum kiw_region_fault region_join(const struct kiw_qp *qp, const struct kiw_bind_args *args,
-					 struct kiw_region **parent)
+/* Count a window in what it is to be bound to. */
+static enum kiw_region_fault region_join(struct kiw_region *region, const struct kiw_qp *qp,
+					 const struct kiw_bind_args *args)
 {
-	struct kiw_region *region = region_find(qp, args->lkey);
 	enum kiw_region_fault fault;
 	int access = IB_ACCESS_MW_BIND;
 
@@ -261,10 +300,7 @@ static enum kiw_region_fault region_join(const struct kiw_qp *qp, const struct k
 	fault = region_check(region, qp, args->lkey, access, args->addr, args->length);
 	if (fault)
 		return fault;
-	if (!atomic_inc_unless_negative(&region->windows))
-		return KIW_REGION_STAG;
-	*parent = region;
-	return KIW_REGION_OK;
+	return atomic_inc_unless_negative(&region->windows) ? KIW_REGION_OK : KIW_REGION_STAG;
 }
 
 /* May this QP bind the window, which is locked for writing? */
@@ -309,8 +345,12 @@ static enum kiw_region_fault window_bind(struct kiw_window *window, const struct
 	enum kiw_region_fault fault = KIW_REGION_OK;
 	unsigned long flags;
 
-	if (args->length)
-		fault = region_join(qp, args, &parent);
+	if (args->length) {
+		rcu_read_lock();
+		parent = region_find(qp, args->lkey);
+		fault = region_join(parent, qp, args);
+		rcu_read_unlock();
+	}
 	if (fault)
 		return fault;
 	write_lock_irqsave(&window->region.lock, flags);
@@ -329,13 +369,13 @@ enum kiw_region_fault kiw_region_bind(const struct kiw_qp *qp, u32 stag,
 {
 	enum kiw_region_fault fault = KIW_REGION_STAG;
 	struct kiw_region *region;
-	int idx;
 
-	idx = srcu_read_lock(&region_srcu);
-	region = region_find(qp, stag);
-	if (region && region->kind == KIW_REGION_WINDOW)
+	region = region_get(qp, stag);
+	if (!region)
+		return KIW_REGION_STAG;
+	if (region->kind == KIW_REGION_WINDOW)
 		fault = window_bind(to_kiw_window(region), qp, stag, args);
-	srcu_read_unlock(&region_srcu, idx);
+	region_put(region);
 	return fault;
 }
 

@@ -3,10 +3,9 @@
  * Regions: what an STag leads to, and how long. The table has every region of a device; mr.c makes
  * those of processes, mw.c makes windows.
  *
- * A use of a region is a look-up with all checks, copies, and the end of the use. It takes no
- * reference and leaves no pointer behind. Copies that follow each other may share a use: each is
- * checked, and only the look-up is saved (kiw_region_go_on()). How a region goes depends on its
- * kind:
+ * A use of a region is a look-up with all checks, copies, and the end of the use. Copies that
+ * follow each other may share a use: each is checked, and only the look-up is saved
+ * (kiw_region_go_on()). How a region goes depends on its kind:
  *
  *   %KIW_REGION_USER	is good from kiw_region_add() to kiw_region_remove(), which waits until all
  *			uses have ended. Uses take no lock.
@@ -18,17 +17,19 @@
  *
  * A region counts the windows that are bound to it, and goes only when there is none.
  *
- * Uses run in a read-side section of an SRCU domain of their own, because processes deregister in
- * loops over thousands of regions: a plain grace period of RCU takes tens of milliseconds, and an
- * expedited one interrupts every CPU.
+ * A look-up runs under RCU, and a use counts in its region. So kiw_region_remove() waits for the
+ * uses of that region and for nobody else, and without a use it doesn't wait at all. The memory of
+ * a region is freed after a grace period, for which nobody waits. A use lasts at most until TCP or
+ * UDP gets the batch that its bytes are copied to, and its thread doesn't sleep for memory
+ * meanwhile.
  */
 #ifndef KIWARP_REGION_H
 #define KIWARP_REGION_H
 
 #include <linux/atomic.h>
 #include <linux/highmem.h>
+#include <linux/refcount.h>
 #include <linux/spinlock.h>
-#include <linux/srcu.h>
 #include <linux/types.h>
 #include <linux/xarray.h>
 
@@ -60,8 +61,10 @@ enum kiw_region_kind {
  * @length: bytes
  * @offset: of the first byte in the first page
  * @pages: one pointer per page of PAGE_SIZE
+ * @uses: under way, and one until the table no longer has the region
  * @loans: that have pages of the region, see lend.h
  * @windows: that are bound to the region, or %KIW_REGION_GOES
+ * @rcu: to free it by
  */
 struct kiw_region {
 	enum kiw_region_kind	kind;
@@ -74,8 +77,10 @@ struct kiw_region {
 	u64			length;
 	u32			offset;
 	struct page		**pages;
+	refcount_t		uses;
 	atomic_t		loans;
 	atomic_t		windows;
+	struct rcu_head		rcu;
 };
 
 /**
@@ -112,13 +117,11 @@ enum kiw_region_fault {
 };
 
 /**
- * struct kiw_region_use - a use that was begun; on the stack
- * @region: the region
- * @idx: of the read-side section
+ * struct kiw_region_use - a use that was begun
+ * @region: the region, which counts it
  */
 struct kiw_region_use {
 	struct kiw_region	*region;
-	int			idx;
 };
 
 /**
@@ -143,7 +146,11 @@ int kiw_region_add(struct xarray *regions, struct kiw_region *region);
 void kiw_region_replace(struct xarray *regions, const struct kiw_region *before,
 			struct kiw_region *region);
 
-/** kiw_region_remove() - nobody finds the region any more, and all uses have ended; may sleep */
+/**
+ * kiw_region_remove() - nobody finds the region any more, and all uses have ended; may sleep
+ * @regions: table of the device
+ * @region: in the table, or replaced there; free its memory by kfree_rcu()
+ */
 void kiw_region_remove(struct xarray *regions, struct kiw_region *region);
 
 /** kiw_region_close() - no window is bound to a region any more; Return: false if one is */
@@ -171,6 +178,21 @@ static inline void kiw_region_reopen(struct kiw_region *region)
  */
 enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
 				       u32 len, struct kiw_region_use *use);
+
+/**
+ * kiw_region_check() - could a use begin now
+ * @qp: queue pair, held
+ * @stag: index and key
+ * @access: IB_ACCESS_* that are needed
+ * @addr: first byte
+ * @len: bytes, not 0
+ *
+ * Any context but hard interrupts.
+ *
+ * Return: as kiw_region_begin().
+ */
+enum kiw_region_fault kiw_region_check(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
+				       u32 len);
 
 /** kiw_region_end() - end a use */
 void kiw_region_end(struct kiw_region_use *use);

@@ -249,14 +249,8 @@ static bool record_is_unicast(const struct sk_buff *skb)
 /* May the peer write to all of the message? */
 static bool record_may_write(const struct kiw_ud *ud, const struct kiw_dgram_write *w)
 {
-	struct kiw_region_use use;
-
-	if (!w->length)
-		return true;
-	if (kiw_region_begin(ud->qp, w->stag, IB_ACCESS_REMOTE_WRITE, w->to, w->length, &use))
-		return false;
-	kiw_region_end(&use);
-	return true;
+	return !w->length || !kiw_region_check(ud->qp, w->stag, IB_ACCESS_REMOTE_WRITE, w->to,
+					       w->length);
 }
 
 static bool record_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,

@@ -20,7 +20,7 @@ struct fixture {
 	struct kiw_qp		*qp;
 	struct ib_pd		pd, other_pd;
 	struct page		*page[2];
-	struct kiw_region	region;
+	struct kiw_region	region, second;
 	struct kiw_window	window;
 };
 
@@ -114,7 +114,8 @@ static enum kiw_region_fault try(struct fixture *f, u32 stag, int access, u64 ad
 
 	if (!fault)
 		kiw_region_end(&use);
-	return fault;
+	/* One that could begin is told the same. */
+	return kiw_region_check(f->qp, stag, access, addr, len) == fault ? fault : -1;
 }
 
 static void checks_come_in_order(struct kunit *test)
@@ -234,7 +235,7 @@ struct other {
 	struct fixture		*f;
 	struct completion	begun, ended;
 	struct timer_list	timer;
-	bool			remove;
+	struct kiw_region	*remove;
 	bool			rebind;
 };
 
@@ -244,7 +245,7 @@ static int other_thread(void *data)
 
 	wait_for_completion(&o->begun);
 	if (o->remove)
-		kiw_region_remove(&o->f->dev->regions, &o->f->region);
+		kiw_region_remove(&o->f->dev->regions, o->remove);
 	else if (o->rebind)
 		bind(o->f, o->f->window.region.stag ^ 1, BASE + 64, 64, IB_ACCESS_REMOTE_READ);
 	else
@@ -264,7 +265,7 @@ static unsigned int other_cpu(void)
 static void ends_after_the_use(struct kunit *test, enum kiw_region_kind kind, bool remove)
 {
 	struct fixture *f = with_region(test, kind);
-	struct other o = { .f = f, .remove = remove };
+	struct other o = { .f = f, .remove = remove ? &f->region : NULL };
 	struct kiw_region_use use;
 	u32 stag = f->region.stag;
 
@@ -330,6 +331,32 @@ static void removing_waits_for_the_use(struct kunit *test)
 	ends_after_the_use(test, KIW_REGION_USER, true);
 }
 
+/* Users share the table. One whose thread doesn't get on keeps no other from deregistering. */
+static void removing_waits_for_no_other_region(struct kunit *test)
+{
+	struct fixture *f = with_region(test, KIW_REGION_USER);
+	struct other o = { .f = f, .remove = &f->second };
+	struct kiw_region_use use;
+	bool ended;
+
+	f->second = f->region;
+	KUNIT_ASSERT_EQ(test, kiw_region_add(&f->dev->regions, &f->second), 0);
+	init_completion(&o.begun);
+	init_completion(&o.ended);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run(other_thread, &o, "kiw_other")));
+	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->qp, f->region.stag, 0, BASE, 1, &use),
+			KIW_REGION_OK);
+	complete(&o.begun);
+	ended = wait_for_completion_timeout(&o.ended, 20 * HZ);
+	KUNIT_EXPECT_TRUE(test, ended);
+	kiw_region_end(&use);
+	if (!ended)
+		wait_for_completion(&o.ended);
+	KUNIT_EXPECT_EQ(test, try(f, f->region.stag, 0, BASE, 1), KIW_REGION_OK);
+	KUNIT_EXPECT_EQ(test, try(f, f->second.stag, 0, BASE, 1), KIW_REGION_STAG);
+	kiw_region_remove(&f->dev->regions, &f->region);
+}
+
 static void interrupting_softirq(struct timer_list *timer)
 {
 	struct other *o = container_of(timer, struct other, timer);
@@ -376,6 +403,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(invalidating_waits_for_the_use),
 	KUNIT_CASE(rebinding_waits_for_the_use),
 	KUNIT_CASE(removing_waits_for_the_use),
+	KUNIT_CASE(removing_waits_for_no_other_region),
 	KUNIT_CASE(no_softirq_interrupts_a_use),
 	{}
 };
