@@ -301,8 +301,8 @@ static int device_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 
 	if (!kiw_count_up(&to_kiw_device(ibpd->device)->num_pd, KIW_MAX_PD))
 		return -ENOMEM;
-	mutex_init(&pd->mutex);
-	INIT_LIST_HEAD(&pd->windows);
+	spin_lock_init(&pd->lock);
+	pd->windows = RB_ROOT;
 	return 0;
 }
 

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "mw.h"
 
-#include <linux/sched.h>
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "kiwarp-abi.h"
-#include "qp.h"
 #include "types.h"
 
 int kiw_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
 	struct kiw_device *dev = to_kiw_device(ibmw->device);
-	struct kiw_pd *pd = to_kiw_pd(ibmw->pd);
 	struct kiw_mw *mw = to_kiw_mw(ibmw);
 	struct kiw_ucontext *uctx;
 	int err;
@@ -37,9 +34,6 @@ int kiw_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	if (err)
 		goto err_free;
 	ibmw->rkey = mw->window->region.stag;
-	mutex_lock(&pd->mutex);
-	list_add_tail(&mw->link, &pd->windows);
-	mutex_unlock(&pd->mutex);
 	return 0;
 
 err_free:
@@ -50,35 +44,18 @@ err_count:
 }
 
 /*
- * Unreachable: neither its protection domain nor the table has it any more, and all binds and uses
- * have ended. Released: its count in the region, and the window; RDMA core frees the object.
+ * Unreachable: the table no longer has it, all binds and uses have ended, and its protection domain
+ * doesn't name it for a queue pair. Released: its count in the region, and the window; RDMA core
+ * frees the object.
  */
 int kiw_dealloc_mw(struct ib_mw *ibmw)
 {
 	struct kiw_device *dev = to_kiw_device(ibmw->device);
-	struct kiw_pd *pd = to_kiw_pd(ibmw->pd);
 	struct kiw_mw *mw = to_kiw_mw(ibmw);
 
-	mutex_lock(&pd->mutex);
-	list_del(&mw->link);
-	mutex_unlock(&pd->mutex);
 	kiw_region_remove(&dev->regions, &mw->window->region);
-	kiw_region_unbind(mw->window, NULL);
+	kiw_region_unbind(mw->window);
 	kfree_rcu(mw->window, region.rcu);
 	atomic_dec(&dev->num_mw);
 	return 0;
-}
-
-void kiw_mw_forget(const struct kiw_qp *qp)
-{
-	struct kiw_pd *pd = to_kiw_pd(qp->ibqp.pd);
-	struct kiw_mw *mw;
-
-	mutex_lock(&pd->mutex);
-	list_for_each_entry(mw, &pd->windows, link) {
-		if (mw->window->of_qp)
-			kiw_region_unbind(mw->window, qp);
-		cond_resched();
-	}
-	mutex_unlock(&pd->mutex);
 }

@@ -17,8 +17,8 @@
 
 #include "attach.h"
 #include "lend.h"
-#include "mw.h"
 #include "pump.h"
+#include "region.h"
 #include "srq.h"
 #include "ud.h"
 #include "proto/ddp.h"
@@ -371,7 +371,7 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_close(qp);
-	kiw_mw_forget(qp);
+	kiw_region_unbind_all(qp);
 	qp_free_queues(qp);
 	put_pid(qp->owner);
 	atomic_dec(&dev->num_qp);
@@ -504,7 +504,7 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 			qp_flush_idle(qp);
 		if (to == IB_QPS_RESET) {
 			qp_forget(qp);
-			kiw_mw_forget(qp);
+			kiw_region_unbind_all(qp);
 		}
 		kiw_qp_open_rings(qp);
 		if (to == IB_QPS_RESET)

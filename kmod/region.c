@@ -208,16 +208,44 @@ void kiw_region_set_aside(struct kiw_region_use *use)
 		kiw_region_leave(use);
 }
 
+static struct kiw_window *window_of(const struct rb_node *node)
+{
+	return rb_entry(node, struct kiw_window, link);
+}
+
+static bool window_before(struct rb_node *node, const struct rb_node *other)
+{
+	return window_of(node)->qp < window_of(other)->qp;
+}
+
+static int window_compare(const void *qp, const struct rb_node *node)
+{
+	const void *other = window_of(node)->qp;
+
+	return qp < other ? -1 : qp > other;
+}
+
+/* Take its memory from a window that is locked for writing. Return: what had it, or NULL. */
+static struct kiw_region *window_clear(struct kiw_window *window)
+{
+	struct kiw_pd *pd = to_kiw_pd(window->region.pd);
+	struct kiw_region *parent = NULL;
+
+	swap(parent, window->parent);
+	if (parent && window->of_qp) {
+		spin_lock(&pd->lock);
+		rb_erase(&window->link, &pd->windows);
+		spin_unlock(&pd->lock);
+	}
+	return parent;
+}
+
 /* Withdraw a region that is locked for writing. Return: what counts it no more, or NULL. */
 static struct kiw_region *region_withdraw(struct kiw_region *region)
 {
-	struct kiw_region *parent = NULL;
-
 	lockdep_assert_held_write(&region->lock);
 	region->valid = false;
-	if (region->kind == KIW_REGION_WINDOW)
-		swap(parent, to_kiw_window(region)->parent);
-	return parent;
+	return region->kind == KIW_REGION_WINDOW ? window_clear(to_kiw_window(region)) : NULL;
 }
 
 /*
@@ -322,6 +350,7 @@ static void window_set(struct kiw_window *window, const struct kiw_qp *qp, u32 s
 		       const struct kiw_bind_args *args, struct kiw_region *parent)
 {
 	struct kiw_region *region = &window->region;
+	struct kiw_pd *pd = to_kiw_pd(region->pd);
 	u64 off;
 
 	WRITE_ONCE(region->stag, stag);
@@ -335,6 +364,11 @@ static void window_set(struct kiw_window *window, const struct kiw_qp *qp, u32 s
 	region->length = args->length;
 	window->parent = parent;
 	window->qp = qp;
+	if (window->of_qp) {
+		spin_lock(&pd->lock);
+		rb_add(&window->link, &pd->windows, window_before);
+		spin_unlock(&pd->lock);
+	}
 	region->valid = true;
 }
 
@@ -379,16 +413,38 @@ enum kiw_region_fault kiw_region_bind(const struct kiw_qp *qp, u32 stag,
 	return fault;
 }
 
-void kiw_region_unbind(struct kiw_window *window, const struct kiw_qp *qp)
+void kiw_region_unbind(struct kiw_window *window)
 {
-	struct kiw_region *parent = NULL;
+	struct kiw_region *parent;
 	unsigned long flags;
 
 	write_lock_irqsave(&window->region.lock, flags);
-	if (!qp || (window->parent && window->qp == qp))
-		parent = region_withdraw(&window->region);
+	parent = region_withdraw(&window->region);
 	write_unlock_irqrestore(&window->region.lock, flags);
 	region_leave(parent);
+}
+
+/* Return: whether there was one. It may be going at the same time, but not its memory. */
+static bool region_unbind_one(const struct kiw_qp *qp)
+{
+	struct kiw_pd *pd = to_kiw_pd(qp->ibqp.pd);
+	struct rb_node *node;
+	unsigned long flags;
+
+	rcu_read_lock();
+	spin_lock_irqsave(&pd->lock, flags);
+	node = rb_find_first(qp, &pd->windows, window_compare);
+	spin_unlock_irqrestore(&pd->lock, flags);
+	if (node)
+		kiw_region_unbind(window_of(node));
+	rcu_read_unlock();
+	return node;
+}
+
+void kiw_region_unbind_all(const struct kiw_qp *qp)
+{
+	while (region_unbind_one(qp))
+		cond_resched();
 }
 
 /* --- what a peer is told --------------------------------------------------------------------- */

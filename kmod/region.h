@@ -28,6 +28,7 @@
 
 #include <linux/atomic.h>
 #include <linux/highmem.h>
+#include <linux/rbtree.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
@@ -72,7 +73,7 @@ struct kiw_region {
 	rwlock_t		lock;
 	u32			stag;
 	int			access;
-	const struct ib_pd	*pd;
+	struct ib_pd		*pd;
 	u64			iova;
 	u64			length;
 	u32			offset;
@@ -88,14 +89,16 @@ struct kiw_region {
  * @region: of the kind %KIW_REGION_WINDOW; its @lock protects the rest, too
  * @of_qp: it is of type 2B: good for one queue pair, and for requests and peers to invalidate
  * @parent: region that has its memory, and counts it; NULL: it isn't valid
- * @qp: with @of_qp and @parent, the queue pair; only its address counts, and kiw_mw_forget() ends
- *	that before it can be another one's
+ * @qp: with @of_qp and @parent, the queue pair; only its address counts, and
+ *	kiw_region_unbind_all() ends that before it can be another one's
+ * @link: likewise, in kiw_pd.windows
  */
 struct kiw_window {
 	struct kiw_region	region;
 	bool			of_qp;
 	struct kiw_region	*parent;
 	const struct kiw_qp	*qp;
+	struct rb_node		link;
 };
 
 /**
@@ -264,12 +267,14 @@ enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 sta
 enum kiw_region_fault kiw_region_bind(const struct kiw_qp *qp, u32 stag,
 				      const struct kiw_bind_args *args);
 
+/** kiw_region_unbind() - take its memory from a window that is found by its STag no more */
+void kiw_region_unbind(struct kiw_window *window);
+
 /**
- * kiw_region_unbind() - take its memory from a window
- * @window: not found by its STag any more, or @qp is over
- * @qp: only if it is this one's; NULL: in any case
+ * kiw_region_unbind_all() - the windows of a queue pair are invalid; may sleep
+ * @qp: queue pair that goes, or begins anew; no request of it is carried out any more
  */
-void kiw_region_unbind(struct kiw_window *window, const struct kiw_qp *qp);
+void kiw_region_unbind_all(const struct kiw_qp *qp);
 
 /** kiw_region_rdmap_error() - how a peer is told of a fault when it wants to read */
 enum kiw_err kiw_region_rdmap_error(enum kiw_region_fault fault);

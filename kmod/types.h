@@ -11,6 +11,7 @@
 #include <linux/if_ether.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/rbtree.h>
 #include <linux/spinlock.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
@@ -147,13 +148,13 @@ static inline struct kiw_ucontext *to_kiw_ucontext(struct ib_ucontext *ibuctx)
 /**
  * struct kiw_pd - protection domain
  * @ibpd: the part that RDMA core knows
- * @mutex: protects @windows; innermost of what sleeps
- * @windows: of this domain, bound or not
+ * @lock: protects @windows; innermost
+ * @windows: windows of type 2B that are bound, by the queue pair that has them
  */
 struct kiw_pd {
 	struct ib_pd		ibpd;
-	struct mutex		mutex;
-	struct list_head	windows;
+	spinlock_t		lock;
+	struct rb_root		windows;
 };
 
 static inline struct kiw_pd *to_kiw_pd(struct ib_pd *ibpd)

@@ -17,8 +17,8 @@
 
 struct fixture {
 	struct kiw_device	*dev;
-	struct kiw_qp		*qp;
-	struct ib_pd		pd, other_pd;
+	struct kiw_qp		*qp, *other_qp;
+	struct kiw_pd		pd, other_pd;
 	struct page		*page[2];
 	struct kiw_region	region, second;
 	struct kiw_window	window;
@@ -32,18 +32,23 @@ static int region_init(struct kunit *test)
 	f->dev = kunit_kzalloc(test, sizeof(*f->dev), GFP_KERNEL);
 	f->qp = kunit_kzalloc(test, sizeof(*f->qp), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, f->dev);
+	f->other_qp = kunit_kzalloc(test, sizeof(*f->qp), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, f->qp);
+	KUNIT_ASSERT_NOT_NULL(test, f->other_qp);
 	for (int i = 0; i < ARRAY_SIZE(f->page); i++) {
 		f->page[i] = alloc_page(GFP_KERNEL | __GFP_ZERO);
 		KUNIT_ASSERT_NOT_NULL(test, f->page[i]);
 	}
 	xa_init(&f->dev->regions);
 	f->qp->dev = f->dev;
-	f->qp->ibqp.pd = &f->pd;
+	f->qp->ibqp.pd = &f->pd.ibpd;
+	f->other_qp->ibqp.pd = &f->pd.ibpd;
+	spin_lock_init(&f->pd.lock);
+	f->pd.windows = RB_ROOT;
 	f->region = (struct kiw_region){
 		.valid = true,
 		.access = IB_ACCESS_REMOTE_READ,
-		.pd = &f->pd,
+		.pd = &f->pd.ibpd,
 		.iova = BASE,
 		.length = PAGE_SIZE,
 		.offset = 16,
@@ -71,7 +76,7 @@ static struct fixture *with_window(struct kunit *test, bool of_qp)
 	f->region.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND;
 	f->window = (struct kiw_window){
 		.region.kind = KIW_REGION_WINDOW,
-		.region.pd = &f->pd,
+		.region.pd = &f->pd.ibpd,
 		.of_qp = of_qp,
 	};
 	KUNIT_ASSERT_EQ(test, kiw_region_add(&f->dev->regions, &f->region), 0);
@@ -82,7 +87,7 @@ static struct fixture *with_window(struct kunit *test, bool of_qp)
 static void without_window(struct fixture *f)
 {
 	kiw_region_remove(&f->dev->regions, &f->window.region);
-	kiw_region_unbind(&f->window, NULL);
+	kiw_region_unbind(&f->window);
 	kiw_region_remove(&f->dev->regions, &f->region);
 }
 
@@ -130,7 +135,7 @@ static void checks_come_in_order(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_READ, BASE + 1, PAGE_SIZE),
 			KIW_REGION_BOUNDS);
 	KUNIT_EXPECT_EQ(test, try(f, stag, 0, U64_MAX, 2), KIW_REGION_WRAP);
-	f->qp->ibqp.pd = &f->other_pd;
+	f->qp->ibqp.pd = &f->other_pd.ibpd;
 	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_WRITE, U64_MAX, 2), KIW_REGION_PD);
 	kiw_region_remove(&f->dev->regions, &f->region);
 	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, 1), KIW_REGION_STAG);
@@ -169,9 +174,9 @@ static void invalid_regions_are_not_found(struct kunit *test)
 	u32 stag = f->region.stag;
 
 	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, 1), KIW_REGION_OK);
-	f->qp->ibqp.pd = &f->other_pd;
+	f->qp->ibqp.pd = &f->other_pd.ibpd;
 	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_PD);
-	f->qp->ibqp.pd = &f->pd;
+	f->qp->ibqp.pd = &f->pd.ibpd;
 	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_OK);
 	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, 1), KIW_REGION_STAG);
 	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_STAG);
@@ -220,9 +225,9 @@ static void windows_count_in_their_region(struct kunit *test)
 	kiw_region_reopen(&f->region);
 	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE, 100, IB_ACCESS_REMOTE_READ), KIW_REGION_OK);
 	/* Another QP that ends has no part in it. */
-	kiw_region_unbind(&f->window, (const struct kiw_qp *)f->dev);
+	kiw_region_unbind_all(f->other_qp);
 	KUNIT_EXPECT_EQ(test, atomic_read(&f->region.windows), 1);
-	kiw_region_unbind(&f->window, f->qp);
+	kiw_region_unbind_all(f->qp);
 	KUNIT_EXPECT_EQ(test, atomic_read(&f->region.windows), 0);
 	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE + 1, U64_MAX, IB_ACCESS_REMOTE_READ),
 			KIW_REGION_WRAP);
@@ -237,6 +242,7 @@ struct other {
 	struct timer_list	timer;
 	struct kiw_region	*remove;
 	bool			rebind;
+	struct kiw_qp		*forget;
 };
 
 static int other_thread(void *data)
@@ -246,6 +252,8 @@ static int other_thread(void *data)
 	wait_for_completion(&o->begun);
 	if (o->remove)
 		kiw_region_remove(&o->f->dev->regions, o->remove);
+	else if (o->forget)
+		kiw_region_unbind_all(o->forget);
 	else if (o->rebind)
 		bind(o->f, o->f->window.region.stag ^ 1, BASE + 64, 64, IB_ACCESS_REMOTE_READ);
 	else
@@ -357,6 +365,36 @@ static void removing_waits_for_no_other_region(struct kunit *test)
 	kiw_region_remove(&f->dev->regions, &f->region);
 }
 
+/* Else the end of many queue pairs takes as many steps for each as all have windows. */
+static void queue_pairs_touch_no_windows_of_others(struct kunit *test)
+{
+	struct fixture *f = with_window(test, true);
+	struct other o = { .f = f, .forget = f->other_qp };
+	struct kiw_region_use use;
+	bool ended = false;
+
+	needs_another_cpu(test);
+	KUNIT_ASSERT_EQ(test, bind(f, f->window.region.stag, BASE, 64, IB_ACCESS_REMOTE_READ),
+			KIW_REGION_OK);
+	init_completion(&o.begun);
+	init_completion(&o.ended);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(other_thread, &o, other_cpu(),
+							   "kiw_other")));
+	/* The use has the window locked, with BH off: no sleep. */
+	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->qp, f->window.region.stag, IB_ACCESS_REMOTE_READ,
+					       BASE, 1, &use), KIW_REGION_OK);
+	complete(&o.begun);
+	for (int ms = 0; ms < 5000 && !ended; ms++) {
+		mdelay(1);
+		ended = completion_done(&o.ended);
+	}
+	KUNIT_EXPECT_TRUE(test, ended);
+	kiw_region_end(&use);
+	wait_for_completion(&o.ended);
+	KUNIT_EXPECT_EQ(test, atomic_read(&f->region.windows), 1);
+	without_window(f);
+}
+
 static void interrupting_softirq(struct timer_list *timer)
 {
 	struct other *o = container_of(timer, struct other, timer);
@@ -404,6 +442,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(rebinding_waits_for_the_use),
 	KUNIT_CASE(removing_waits_for_the_use),
 	KUNIT_CASE(removing_waits_for_no_other_region),
+	KUNIT_CASE(queue_pairs_touch_no_windows_of_others),
 	KUNIT_CASE(no_softirq_interrupts_a_use),
 	{}
 };
