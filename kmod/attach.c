@@ -139,6 +139,7 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 	else
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
 	kiw_pump_act(s);
+	kiw_tx_drop(s);	/* nothing of it is charged to the socket any more */
 	s->todo = 0;
 	if (qp->state == KIW_QP_IDLE) {
 		qp->closed = true;

@@ -167,6 +167,38 @@ int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more)
 	return b->sent == b->len ? 0 : -EINTR;
 }
 
+bool kiw_batch_afford(struct kiw_batch *b, struct sock *sk)
+{
+	int n = b->len - b->lent;
+
+	if (n <= sk->sk_forward_alloc)
+		return true;
+	kiw_region_leave(&b->use);	/* as in kiw_batch_room() */
+	return sk_wmem_schedule(sk, n);
+}
+
+void kiw_batch_charge(struct kiw_batch *b, struct sock *sk)
+{
+	/* Registered pages are the process's already. */
+	u32 n = min(b->len - b->sent, b->len - b->lent);
+
+	if (!b->pieces)
+		return;
+	n += KIW_BATCH_PIECES * sizeof(*b->mem.piece);
+	/* TCP refuses this only if its queue is short, and then one FPDU is here at most (tx.c). */
+	if (!sk_wmem_schedule(sk, n))
+		return;
+	sk_mem_charge(sk, n);
+	b->charged = n;
+}
+
+void kiw_batch_uncharge(struct kiw_batch *b, struct sock *sk)
+{
+	if (b->charged)
+		sk_mem_uncharge(sk, b->charged);
+	b->charged = 0;
+}
+
 void kiw_batch_clear(struct kiw_batch *b)
 {
 	batch_drop_pieces(b, 0);

@@ -40,6 +40,7 @@ struct kiw_spare {
  * @fpdus: FPDUs in it
  * @sent: bytes that TCP has taken
  * @offset: bytes of the stream up to the end of the batch, markers included, modulo 2^32
+ * @charged: bytes that count as memory of the socket, see kiw_batch_charge()
  */
 struct kiw_batch {
 	struct kiw_spare	mem;
@@ -51,6 +52,7 @@ struct kiw_batch {
 	u32			fpdus;
 	u32			sent;
 	u32			offset;
+	u32			charged;
 };
 
 /**
@@ -133,6 +135,23 @@ void kiw_batch_cut(struct kiw_batch *b, const struct kiw_batch_mark *mark);
  * no room.
  */
 int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more);
+
+/** kiw_batch_afford() - may the socket have memory for what the batch has copied; it is locked */
+bool kiw_batch_afford(struct kiw_batch *b, struct sock *sk);
+
+/**
+ * kiw_batch_charge() - account for what a batch keeps until TCP has room
+ * @b: batch, between kiw_batch_end() and kiw_batch_begin()
+ * @sk: stream socket, locked
+ *
+ * It counts as memory of the socket, for net.ipv4.tcp_mem and for the memory cgroup that the
+ * socket belongs to. TCP does the same with what it takes. kiw_batch_uncharge() has to follow, before the
+ * batch is added to, pushed or dropped.
+ */
+void kiw_batch_charge(struct kiw_batch *b, struct sock *sk);
+
+/** kiw_batch_uncharge() - the batch keeps nothing, or is about to go to TCP; the socket is locked */
+void kiw_batch_uncharge(struct kiw_batch *b, struct sock *sk);
 
 /** kiw_batch_clear() - TCP has all of it: begin a new one */
 void kiw_batch_clear(struct kiw_batch *b);

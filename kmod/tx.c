@@ -240,8 +240,23 @@ void kiw_tx_drop(struct kiw_stream *s)
 	struct kiw_loan *loan = s->tx.batch.loan;
 
 	kiw_stream_assert_held(s);
+	kiw_batch_uncharge(&s->tx.batch, s->sk);
 	kiw_batch_clear(&s->tx.batch);
 	kiw_loan_put(loan);
+}
+
+/*
+ * May the batch get one more FPDU? What TCP then has no room or no memory for stays with us, which
+ * is to be one FPDU at most.
+ */
+static bool tx_batch_takes(struct kiw_stream *s)
+{
+	struct kiw_batch *b = &s->tx.batch;
+
+	if (!kiw_batch_whole(b) || !kiw_batch_open(b))
+		return false;
+	return !b->len ||
+	       ((int)b->len < sk_stream_wspace(s->sk) && kiw_batch_afford(b, s->sk));
 }
 
 static bool tx_run(struct kiw_stream *s, int budget)
@@ -255,8 +270,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 	for (; budget > 0; budget--) {
 		ret = 1;
 		puts = TX_PUTS;
-		while (ret > 0 && puts-- && kiw_batch_whole(&tx->batch) &&
-		       kiw_batch_open(&tx->batch))
+		while (ret > 0 && puts-- && tx_batch_takes(s))
 			ret = tx_put_next(s);
 		if (kiw_batch_unsent(&tx->batch)) {
 			err = kiw_batch_push(&tx->batch, s->sk, ret > 0 && tx_goes_on(s));
@@ -296,6 +310,7 @@ bool kiw_tx_run(struct kiw_stream *s, int budget)
 	kiw_stream_assert_held(s);
 	if (s->gone)
 		return false;
+	kiw_batch_uncharge(batch, s->sk);
 	s->tx.starved = !kiw_batch_begin(batch, s->sk->sk_allocation);
 	if (!s->tx.starved)
 		more = tx_run(s, budget);
@@ -303,6 +318,7 @@ bool kiw_tx_run(struct kiw_stream *s, int budget)
 	if (batch->loan && !batch->len)
 		kiw_tx_drop(s);
 	kiw_batch_end(batch);
+	kiw_batch_charge(batch, s->sk);
 	/* Acknowledgements call back, see pump.c. */
 	if (kiw_stream_lends(s))
 		set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
