@@ -115,6 +115,18 @@ bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region)
 	return true;
 }
 
+bool kiw_loan_charge(struct kiw_loan *loan, u32 copied)
+{
+	struct sock *sk = loan->s->sk;
+	int more = copied - loan->charged;
+
+	if (!sk_wmem_schedule(sk, more))
+		return false;
+	sk_mem_charge(sk, more);
+	loan->charged = copied;
+	return true;
+}
+
 void kiw_loan_put(struct kiw_loan *loan)
 {
 	if (loan)
@@ -174,6 +186,7 @@ bool kiw_lend_over(struct kiw_stream *s, u32 *end)
 		s->lend.off |= loan->copied;
 		s->lend.proved |= loan->num_regions && !loan->copied;
 		list_del(&loan->link);
+		sk_mem_uncharge(s->sk, loan->charged);
 		kfree(loan);
 	}
 	return any;

@@ -36,6 +36,7 @@ struct kiw_stream;
  * @link: in the loans of the stream, oldest first; socket lock
  * @end: send requests before this are complete when this and all older loans are over; socket lock
  * @seq: what TCP has numbered the byte behind the batch; set when TCP has all of it; socket lock
+ * @charged: see kiw_loan_charge(); socket lock
  * @copied: the kernel had to copy the pages
  * @over: the last buffer is gone
  * @num_regions: entries of @region
@@ -47,6 +48,7 @@ struct kiw_loan {
 	struct list_head	link;
 	u32			end;
 	u32			seq;
+	u32			charged;
 	bool			copied;
 	bool			over;
 	u8			num_regions;
@@ -93,6 +95,18 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len);
  * Return: false when the loan is full: copy.
  */
 bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region);
+
+/**
+ * kiw_loan_charge() - account for what a batch has between the pages that are lent
+ * @loan: of the batch, which goes to TCP
+ * @copied: bytes of it that are no registered pages
+ *
+ * TCP accounts for no byte of a buffer of which it has copied nothing itself. These bytes are
+ * memory of the socket until the stream is through with the loan. The socket is locked.
+ *
+ * Return: false when TCP may have no more memory.
+ */
+bool kiw_loan_charge(struct kiw_loan *loan, u32 copied);
 
 /** kiw_loan_put() - the batch is done with its loan; NULL is none */
 void kiw_loan_put(struct kiw_loan *loan);
