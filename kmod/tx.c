@@ -15,10 +15,10 @@
 #include "stream.h"
 
 /*
- * FPDUs and requests that one batch takes at most. Requests without an FPDU don't fill it, and a
- * process can post them as fast as they are carried out.
+ * FPDUs, and requests without one, that a run takes for each batch it may hand over: short ones
+ * fill no batch, and a process can post binds as fast as they are carried out.
  */
-#define TX_PUTS 4096
+#define TX_PUTS 256
 
 bool kiw_tx_pending(const struct kiw_stream *s)
 {
@@ -263,14 +263,13 @@ static bool tx_run(struct kiw_stream *s, int budget)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_sq *sq = &s->qp->sq;
-	int ret, err, puts;
+	int puts = budget * TX_PUTS;
+	int ret, err;
 
 	if (!tx->stopped)
 		kiw_sq_flag(sq, KIW_RING_DRAINING);
-	for (; budget > 0; budget--) {
-		ret = 1;
-		puts = TX_PUTS;
-		while (ret > 0 && puts-- && tx_batch_takes(s))
+	for (; budget > 0 && puts > 0; budget--) {
+		for (ret = 1; ret > 0 && puts > 0 && tx_batch_takes(s); puts--)
 			ret = tx_put_next(s);
 		if (kiw_batch_unsent(&tx->batch)) {
 			err = kiw_batch_push(&tx->batch, s->sk, ret > 0 && tx_goes_on(s));

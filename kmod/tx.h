@@ -82,7 +82,7 @@ struct kiw_tx {
 /**
  * kiw_tx_run() - send what may be sent
  * @s: stream; socket lock held, as owner or by TCP in softirq
- * @budget: batches to hand to TCP at most
+ * @budget: batches to hand to TCP at most; it limits the requests that are carried out, too
  *
  * Return: true when it stopped before it was through and wants to be called again: memory was
  * short, or it had its share. After a full socket the write-space callback takes over.
