@@ -14,11 +14,15 @@
  * released with data unread, or gets data after that. So the socket stays, with callbacks to the
  * endpoint, and what arrives is read and dropped, until the FIN is acknowledged or nothing more
  * will arrive. This ends when the peer acknowledges nothing for %KIW_CLOSE_SECS. When the device
- * goes, or with too many of these already, TCP has to do without that and gets the socket at once.
+ * goes, or with too many of these already, of that user or of all, TCP has to do without that and
+ * gets the socket at once.
  */
 #include "cm_priv.h"
 
+#include <linux/cred.h>
 #include <linux/tcp.h>
+#include <linux/user_namespace.h>
+#include <linux/xarray.h>
 #include <net/tcp_states.h>
 
 #include "attach.h"
@@ -26,10 +30,14 @@
 
 /* Pause before something is tried again that failed for want of memory */
 #define EP_RETRY (HZ / 50)
-/* Endpoints in state LINGER, of all devices */
+/* Endpoints in state LINGER, of all devices: in all, and of the queue pairs of one user */
 #define EP_LINGER_MAX 4096
+#define EP_LINGER_USER 1024
 
-static atomic_t ep_lingering;
+/* Those that there are: in all, and by user ID; a user without any has no entry */
+static DEFINE_MUTEX(ep_linger_mutex);
+static unsigned int ep_lingering;
+static DEFINE_XARRAY(ep_lingering_of);
 
 /* --- references and events ------------------------------------------------------------------ */
 
@@ -391,10 +399,55 @@ static enum kiw_end ep_end_stream(struct kiw_ep *ep, enum kiw_end how)
 
 /* --- the socket after the stream ------------------------------------------------------------ */
 
+/* The user that made the endpoint's QP; in a user namespace, the one that made the outermost. */
+static kuid_t ep_user(const struct kiw_ep *ep)
+{
+	const struct user_namespace *ns;
+	const struct cred *cred;
+	kuid_t user;
+
+	rcu_read_lock();
+	cred = __task_cred(ep->qp->ibqp.res.task);
+	user = cred->euid;
+	for (ns = cred->user_ns; ns != &init_user_ns; ns = ns->parent)
+		user = ns->owner;
+	rcu_read_unlock();
+	return user;
+}
+
+/* Take one of the places to linger. Return: whether there was one for this user. */
+static bool ep_linger_begin(struct kiw_ep *ep)
+{
+	unsigned long user, count;
+	bool room;
+
+	ep->user = ep_user(ep);
+	user = __kuid_val(ep->user);
+	mutex_lock(&ep_linger_mutex);
+	count = xa_to_value(xa_load(&ep_lingering_of, user) ?: xa_mk_value(0));
+	room = ep_lingering < EP_LINGER_MAX && count < EP_LINGER_USER &&
+	       !xa_is_err(xa_store(&ep_lingering_of, user, xa_mk_value(count + 1), GFP_KERNEL));
+	ep_lingering += room;
+	mutex_unlock(&ep_linger_mutex);
+	return room;
+}
+
+static void ep_linger_end(struct kiw_ep *ep)
+{
+	unsigned long user = __kuid_val(ep->user), count;
+
+	mutex_lock(&ep_linger_mutex);
+	count = xa_to_value(xa_load(&ep_lingering_of, user)) - 1;
+	/* The entry is there: no memory is needed. */
+	xa_store(&ep_lingering_of, user, count ? xa_mk_value(count) : NULL, GFP_KERNEL);
+	ep_lingering--;
+	mutex_unlock(&ep_linger_mutex);
+}
+
 static void ep_close(struct kiw_ep *ep, enum kiw_end how)
 {
 	if (ep->state == KIW_ST_LINGER)
-		atomic_dec(&ep_lingering);
+		ep_linger_end(ep);
 	kiw_ep_enter(ep, KIW_ST_DEAD);
 	kiw_ep_deadline(ep, 0);
 	kiw_ep_unhook(ep);
@@ -434,10 +487,10 @@ static void ep_run_linger(struct kiw_ep *ep, unsigned long events)
 /* Return: false when the socket has to be closed right now. */
 static bool ep_linger(struct kiw_ep *ep)
 {
-	if (!atomic_add_unless(&ep_lingering, 1, EP_LINGER_MAX))
+	if (!ep_linger_begin(ep))
 		return false;
 	if (kiw_ep_hook(ep, NULL)) {
-		atomic_dec(&ep_lingering);
+		ep_linger_end(ep);
 		return false;
 	}
 	kiw_ep_enter(ep, KIW_ST_LINGER);

@@ -223,6 +223,7 @@ struct kiw_ep_ops {
  * @cookie: index in the table of requests, or 0
  * @retransmits: of the connection, those that the device's counter has
  * @acked: TCP's snd_una when @deadline was set, in CLOSING and LINGER
+ * @user: in LINGER, the user that made the queue pair
  * @again: jiffies, valid with @retry
  * @deadline: jiffies at which the patience with the current state ends
  * @sock: the connection, or the listening socket
@@ -257,6 +258,7 @@ struct kiw_ep {
 	u32			cookie;
 	u32			retransmits;
 	u32			acked;
+	kuid_t			user;
 	unsigned long		again;
 	unsigned long		deadline;
 	struct socket		*sock;

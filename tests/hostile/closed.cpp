@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // hostile_closed listen ADDRESS PORT: a server that speaks TCP itself, answers every Request, and then reads nothing.
-// hostile_closed connect ADDRESS PORT COUNT: makes so many connections to it and posts a large Write on each. Ends with 0
-// if all memory that the machine then has less is in some account: what TCP hasn't taken yet, too.
+//
+// hostile_closed late ADDRESS PORT: the same for one connection. It reads nothing for some seconds, sends a message,
+// and reads what there is. Ends with 0 if that is a whole Write, and a good end.
+//
+// hostile_closed connect ADDRESS PORT COUNT: makes so many connections and posts a large Write on each. Ends with 0 if
+// all memory that the machine then has less is in some account: what TCP hasn't taken yet, too.
+//
+// hostile_closed leave ADDRESS PORT COUNT: posts a short Write on each, and ends when TCP has all of them.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <poll.h>
@@ -23,7 +29,7 @@
 
 namespace {
 
-constexpr size_t message = 512 << 10;
+constexpr size_t large = 512 << 10, little = 8 << 10;
 // KB of a connection that may be in no account: what else a page has in which its bytes lie
 constexpr long spare = 32;
 
@@ -46,28 +52,64 @@ addrinfo *address_of(char **argv)
 
 // --- the server ---
 
-int serve(const addrinfo *ai)
+void more_files()
+{
+	rlimit files = {};
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
+int listen_at(const addrinfo *ai)
 {
 	const int fd = socket(ai->ai_family, SOCK_STREAM, 0);
-	const int little = 2304, on = 1;
-	std::list<Link> links;
+	const int window = 2304, on = 1;
 
 	check(fd >= 0, "socket");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &window, sizeof(window));
 	check(bind(fd, ai->ai_addr, ai->ai_addrlen) == 0, "bind");
 	check(listen(fd, 128) == 0, "listen");
-	for (;;) {
-		const int connection = accept(fd, nullptr, nullptr);
+	return fd;
+}
 
-		check(connection >= 0, "accept");
-		Link &link = links.emplace_back(connection);
-		link.frame(request_key);
-		link.send(frame({.key = reply_key,
-			.flags = with_crc | enhanced,
-			.revision = 2,
-			.data = word(peer_to_peer | 1, rtr_write | 1)}));
-	}
+// Accepts a connection, and answers its Request.
+int answer(int listener, std::list<Link> &links)
+{
+	const int fd = accept(listener, nullptr, nullptr);
+
+	check(fd >= 0, "accept");
+	Link &link = links.emplace_back(fd);
+	link.frame(request_key);
+	link.send(frame({.key = reply_key,
+		.flags = with_crc | enhanced,
+		.revision = 2,
+		.data = word(peer_to_peer | 1, rtr_write | 1)}));
+	return fd;
+}
+
+int serve(const addrinfo *ai)
+{
+	const int listener = listen_at(ai);
+	std::list<Link> links;
+
+	more_files();
+	for (;;)
+		answer(listener, links);
+}
+
+// What the other side had sent when it closed arrives, though more comes from here than it reads.
+int read_late(const addrinfo *ai)
+{
+	std::list<Link> links;
+
+	answer(listen_at(ai), links);
+	sleep(5);
+	links.front().send(fpdu(send_segment(1, Bytes(4096, 0x55))));
+	const size_t n = links.front().rest().size();
+	printf("%zu octets\n", n);
+	return n < little;
 }
 
 // --- the client ---
@@ -90,15 +132,15 @@ long known()
 {
 	long sum = number("/proc/net/sockstat", "mem") * (sysconf(_SC_PAGESIZE) >> 10);
 
-	for (const char *word : {"MemFree:", "Slab:", "AnonPages:", "Cached:", "Buffers:", "PageTables:", "KernelStack:",
-		     "Percpu:"})
+	for (const char *word :
+		{"MemFree:", "Slab:", "AnonPages:", "Cached:", "Buffers:", "PageTables:", "KernelStack:", "Percpu:"})
 		sum += number("/proc/meminfo", word);
 	return sum;
 }
 
 struct Client {
 	rdma_event_channel *channel = rdma_create_event_channel();
-	std::vector<uint8_t> buffer = std::vector<uint8_t>(message, 1);
+	std::vector<uint8_t> buffer = std::vector<uint8_t>(large, 1);
 	ibv_pd *pd = nullptr;
 	ibv_cq *cq = nullptr;
 	ibv_mr *mr = nullptr;
@@ -146,12 +188,13 @@ struct Client {
 		return id;
 	}
 
-	void write(rdma_cm_id *id) const
+	void write(rdma_cm_id *id, size_t octets) const
 	{
-		ibv_sge sge = {uintptr_t(buffer.data()), message, mr->lkey};
+		ibv_sge sge = {uintptr_t(buffer.data()), uint32_t(octets), mr->lkey};
 		ibv_send_wr wr = {}, *bad;
 
 		wr.opcode = IBV_WR_RDMA_WRITE;
+		wr.send_flags = IBV_SEND_SIGNALED;
 		wr.sg_list = &sge;
 		wr.num_sge = 1;
 		wr.wr.rdma.rkey = 1;
@@ -159,21 +202,33 @@ struct Client {
 	}
 };
 
+int leave(sockaddr *to, int count)
+{
+	Client client;
+
+	for (int i = 0; i < count; i++) {
+		ibv_wc wc;
+
+		client.write(client.connect(to, count), little);
+		while (!ibv_poll_cq(client.cq, 1, &wc))
+			;
+		if (wc.status != IBV_WC_SUCCESS)
+			throw Failure(ibv_wc_status_str(wc.status));
+	}
+	_exit(0);
+}
+
 int connect(sockaddr *to, int count)
 {
-	rlimit files = {};
 	std::vector<rdma_cm_id *> ids;
 	Client client;
 	long before, lost = 0;
 
-	getrlimit(RLIMIT_NOFILE, &files);
-	files.rlim_cur = files.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &files);
 	for (int i = 0; i < count; i++)
 		ids.push_back(client.connect(to, count));
 	before = known();
 	for (rdma_cm_id *id : ids)
-		client.write(id);
+		client.write(id, large);
 	/* What is under way may be in no account for a moment. */
 	for (int seconds = 0; seconds < 10; seconds++) {
 		sleep(1);
@@ -192,12 +247,16 @@ int main(int argc, char **argv)
 	try {
 		if (argc == 4 && !strcmp(argv[1], "listen"))
 			return serve(address_of(argv));
+		if (argc == 4 && !strcmp(argv[1], "late"))
+			return read_late(address_of(argv));
+		if (argc == 5 && !strcmp(argv[1], "leave"))
+			return leave(address_of(argv)->ai_addr, atoi(argv[4]));
 		if (argc == 5 && !strcmp(argv[1], "connect"))
 			return connect(address_of(argv)->ai_addr, atoi(argv[4]));
 	} catch (const Failure &f) {
 		fprintf(stderr, "%s\n", f.what());
 		return 1;
 	}
-	fprintf(stderr, "usage: hostile_closed listen ADDRESS PORT | connect ADDRESS PORT COUNT\n");
+	fprintf(stderr, "usage: hostile_closed listen|late ADDRESS PORT | connect|leave ADDRESS PORT COUNT\n");
 	return 2;
 }
