@@ -76,6 +76,16 @@ static struct kiw_loan *loan_new(struct kiw_stream *s)
 	return loan;
 }
 
+/*
+ * TCP builds a probe from the pages of several buffers, and frees these: the probe doesn't count in
+ * a loan. Kernels before 6.5 copy what they probe with.
+ */
+static bool lend_is_probing(const struct sock *sk)
+{
+	return READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_mtu_probing) ||
+	       inet_csk(sk)->icsk_mtup.enabled;
+}
+
 struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 {
 	const struct kiw_reads_in *in = &s->tx.reads_in;
@@ -89,7 +99,7 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 	if (!s->lend.proved && !list_empty(&s->lend.loans))
 		return NULL;
 	if (len < KIW_LEND_MIN || s->neg.crc || s->neg.markers_tx || s->lend.off ||
-	    !(s->sk->sk_route_caps & NETIF_F_SG))
+	    !(s->sk->sk_route_caps & NETIF_F_SG) || lend_is_probing(s->sk))
 		return NULL;
 	if (!b->loan) {
 		kiw_region_leave(&b->use);	/* as in kiw_batch_room() */

@@ -81,7 +81,8 @@ struct kiw_lend {
  * @s: stream; socket lock held
  * @len: bytes of the message
  *
- * With a CRC the payload is copied: nobody may change what the CRC covers.
+ * With a CRC the payload is copied: nobody may change what the CRC covers. Where TCP looks for the
+ * path's MTU by probes, too: a probe has the pages, but doesn't count in the loan.
  *
  * Return: the loan of the batch under construction, or NULL: copy.
  */
