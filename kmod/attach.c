@@ -5,10 +5,11 @@
  * How it ends, in two steps. Unreachable: kiw_stream_stop() takes QP mutex and socket lock, gives
  * the callbacks back and clears sk_user_data, so that no callback finds the stream; it clears
  * qp->stream, so that no doorbell does; and it clears s->inbox, so that the endpoint isn't told of
- * anything. Then it waits for bell and work, which are all that is left that was told before.
- * Released: what remains are references that a doorbell took a moment ago; each of them finds s->qp
- * cleared under the socket lock and lets go. The last one frees the memory; the socket's memory is
- * held by sock_hold() until then.
+ * anything; loans that aren't over are left to themselves (lend.h). Then it waits for bell and
+ * work, which are all that is left that was told before. Released: what remains are references that
+ * a doorbell took a moment ago, each of which finds s->qp cleared under the socket lock and lets
+ * go, and those of loans. The last one frees the memory; the socket's memory is held by sock_hold()
+ * until then.
  */
 #include "attach.h"
 
@@ -17,9 +18,6 @@
 #include "compat.h"
 #include "pump.h"
 #include "rx.h"
-
-/* Time between two complaints about an interface that keeps packets, in jiffies */
-#define ATTACH_PATIENCE (10 * HZ)
 
 bool kiw_sock_taken(const struct sock *sk)
 {
@@ -54,7 +52,7 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->async = IB_EVENT_QP_FATAL;
 	INIT_DELAYED_WORK(&s->work, kiw_pump_work);
 	kiw_bh_work_init(&s->bell, kiw_pump_bell);
-	INIT_LIST_HEAD(&s->lend.loans);
+	kiw_lend_init(&s->lend);
 	INIT_LIST_HEAD(&s->srq_wait.link);
 	s->srq_wait.wake = kiw_stream_wake;
 	s->tx.gate = first;
@@ -140,6 +138,9 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
 	kiw_pump_act(s);
 	kiw_tx_drop(s);	/* nothing of it is charged to the socket any more */
+	/* The time for packets in queues, where there is any, is over. */
+	kiw_lend_leave(s);
+	kiw_pump_act(s);
 	s->todo = 0;
 	if (qp->state == KIW_QP_IDLE) {
 		qp->closed = true;
@@ -158,52 +159,12 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 	s->qp = NULL;
 }
 
-/*
- * TCP forgets what it has to send, so that loans are over, but for packets in the queue of an
- * interface. The endpoint resets the connection.
- */
-static void attach_reset(struct kiw_stream *s)
+void kiw_stream_call_back(struct kiw_stream *s)
 {
-	kiw_stream_assert_held(s);
-	s->fin_sent = false;
-	kiw_rx_done(s);
-	kiw_stream_count_retransmits(s, true);	/* TCP forgets that, too */
-	s->sk->sk_prot->disconnect(s->sk, 0);
-	kiw_tx_drop(s);
-}
-
-static void attach_await_loans(struct kiw_stream *s)
-{
-	while (!kiw_lend_wait(&s->lend.count, ATTACH_PATIENCE))
-		ibdev_warn_ratelimited(&s->dev->ibdev,
-				       "the interface holds packets of an ended connection\n");
-}
-
-/* Nobody may hear that a request has ended while TCP still has its pages. */
-static void attach_call_back(struct kiw_stream *s)
-{
-	kiw_stream_event(s, KIW_EV_MODIFY_ERR);
-	attach_reset(s);
-	release_sock(s->sk);
-	attach_await_loans(s);
-	kiw_pump_own(s);
-	kiw_tx_take_back(s);
-}
-
-bool kiw_stream_press(struct kiw_stream *s, const struct kiw_region *region, unsigned long time)
-{
-	bool has;
-
 	kiw_pump_lock(s);
-	has = s->qp && kiw_lend_has(s, region);
-	if (has && kiw_lend_stalled(s, time)) {
-		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-		kiw_stream_event(s, KIW_EV_LLP_LOST);
-		attach_reset(s);
-		has = false;
-	}
+	if (s->qp && kiw_stream_lends(s))
+		kiw_pump_call_back(s);
 	kiw_pump_unlock(s);
-	return has;
 }
 
 void kiw_stream_stop(struct kiw_stream *s, bool orderly)
@@ -221,8 +182,6 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 
 	mutex_lock(&qp->mutex);
 	kiw_pump_own(s);
-	if (s->qp && kiw_stream_lends(s))
-		attach_call_back(s);
 	if (s->qp) {
 		kiw_rx_done(s);
 		kiw_pump_unhook(s);
@@ -234,7 +193,6 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 	mutex_unlock(&qp->mutex);
 	kiw_qp_put(qp);
 
-	attach_await_loans(s);	/* none is left, but the last may be about to ring */
 	kiw_bh_work_cancel(&s->bell);
 	if (cancel_delayed_work_sync(&s->work))
 		kiw_stream_put(s);

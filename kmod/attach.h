@@ -5,7 +5,6 @@
 
 #include "stream.h"
 
-struct kiw_region;
 struct socket;
 
 /**
@@ -51,13 +50,12 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 void kiw_stream_stop(struct kiw_stream *s, bool orderly);
 
 /**
- * kiw_stream_press() - reset a connection that has loans of a region and makes no progress
+ * kiw_stream_call_back() - TCP is not to have pages of a process any more
  * @s: stream
- * @region: region that goes
- * @time: jiffies in which the peer has to acknowledge something
  *
- * Return: whether it has loans of the region, and makes progress.
+ * May sleep. Afterwards only packets that are on their way have some (lend.h). The connection goes
+ * on, unless there is no memory for copies.
  */
-bool kiw_stream_press(struct kiw_stream *s, const struct kiw_region *region, unsigned long time);
+void kiw_stream_call_back(struct kiw_stream *s);
 
 #endif /* KIWARP_ATTACH_H */

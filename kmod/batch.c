@@ -201,6 +201,58 @@ void kiw_batch_uncharge(struct kiw_batch *b, struct sock *sk)
 	b->charged = 0;
 }
 
+/* Append @n bytes of pages; those of a piece that is longer than a page follow each other. */
+static bool batch_append(struct kiw_batch *b, struct page *page, u32 offset, u32 n, gfp_t gfp)
+{
+	u32 room, part;
+	void *to;
+
+	for (; n; offset += part, n -= part) {
+		page += offset >> PAGE_SHIFT;
+		offset &= ~PAGE_MASK;
+		to = b->pieces < KIW_BATCH_PIECES ? kiw_batch_room(b, 1, gfp, &room) : NULL;
+		if (!to)
+			return false;
+		part = min3(n, room, (u32)PAGE_SIZE - offset);
+		memcpy_from_page(to, page, offset, part);
+		kiw_batch_grow(b, part);
+	}
+	return true;
+}
+
+bool kiw_batch_own(struct kiw_batch *b, gfp_t gfp)
+{
+	struct kiw_batch own = {};
+	u32 i, skip = b->sent;
+	bool good = true;
+
+	own.mem.piece = kmalloc_array(KIW_BATCH_PIECES, sizeof(*own.mem.piece), gfp | __GFP_NOWARN);
+	if (!own.mem.piece)
+		return false;
+	for (i = 0; good && i < b->pieces; i++) {
+		const struct bio_vec *piece = &b->mem.piece[i];
+
+		if (skip >= piece->bv_len) {
+			skip -= piece->bv_len;
+			continue;
+		}
+		good = batch_append(&own, piece->bv_page, piece->bv_offset + skip,
+				    piece->bv_len - skip, gfp);
+		skip = 0;
+	}
+	if (good) {
+		batch_drop_pieces(b, 0);
+		swap(b->mem.piece, own.mem.piece);
+		b->pieces = own.pieces;
+		own.pieces = 0;
+		b->len -= b->sent;
+		b->sent = 0;
+		b->lent = 0;
+	}
+	kiw_batch_free(&own);
+	return good;
+}
+
 void kiw_batch_clear(struct kiw_batch *b)
 {
 	batch_drop_pieces(b, 0);

@@ -153,6 +153,15 @@ void kiw_batch_charge(struct kiw_batch *b, struct sock *sk);
 /** kiw_batch_uncharge() - the batch keeps nothing, or is about to go to TCP; the socket is locked */
 void kiw_batch_uncharge(struct kiw_batch *b, struct sock *sk);
 
+/**
+ * kiw_batch_own() - copy what TCP has not taken of the batch: it then has no registered pages
+ * @b: batch; what TCP has taken is no part of it any more
+ * @gfp: how to allocate
+ *
+ * Return: false when there is no memory; then the batch is as it was.
+ */
+bool kiw_batch_own(struct kiw_batch *b, gfp_t gfp);
+
 /** kiw_batch_clear() - TCP has all of it: begin a new one */
 void kiw_batch_clear(struct kiw_batch *b);
 

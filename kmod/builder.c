@@ -170,7 +170,7 @@ static int builder_lend_region(struct kiw_builder *f, u32 stag, int access, u64 
 	if (*fault)
 		return -EFAULT;
 	off = kiw_region_offset(use.region, addr);
-	if (!kiw_loan_use(f->loan, use.region)) {
+	if (!kiw_loan_use(f->loan, use.region, DIV_ROUND_UP((off & ~PAGE_MASK) + n, PAGE_SIZE))) {
 		ret = -EAGAIN;
 		n = 0;
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "lend.h"
 
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 #include <net/tcp.h>
@@ -9,28 +10,166 @@
 #include "region.h"
 #include "stream.h"
 
+/* Time between two notes that the module can't be unloaded yet, in jiffies */
+#define LEND_NOTE (10 * HZ)
+
 /* All loans that are not over, and all that wait for some */
 static atomic_t lend_all;
 static DECLARE_WAIT_QUEUE_HEAD(lend_waiters);
 
+/* --- what TCP has of a region --------------------------------------------------------------- */
+
+static void lent_work(struct work_struct *work)
+{
+	struct kiw_lent *lent = container_of(work, struct kiw_lent, work);
+
+	mmdrop(lent->mm);
+	kfree(lent);
+}
+
+static struct kiw_lent *lent_new(gfp_t gfp)
+{
+	struct kiw_lent *lent = kzalloc(sizeof(*lent), gfp | __GFP_NOWARN);
+
+	if (!lent)
+		return NULL;
+	kref_init(&lent->ref);
+	spin_lock_init(&lent->lock);
+	INIT_LIST_HEAD(&lent->parts);
+	INIT_WORK(&lent->work, lent_work);
+	return lent;
+}
+
+/* Any context: only a work may let go of what belongs to a process. */
+static void lent_free(struct kref *ref)
+{
+	struct kiw_lent *lent = container_of(ref, struct kiw_lent, ref);
+
+	if (lent->mm)
+		kiw_stream_later(&lent->work);
+	else
+		kfree(lent);
+}
+
+/* That of a region in use, from its first loan on */
+static struct kiw_lent *lent_of(struct kiw_region *region, gfp_t gfp)
+{
+	struct kiw_lent *lent = READ_ONCE(region->lent), *other;
+
+	if (lent)
+		return lent;
+	lent = lent_new(gfp);
+	if (!lent)
+		return NULL;
+	other = cmpxchg(&region->lent, NULL, lent);	/* several streams may begin at once */
+	if (!other)
+		return lent;
+	kfree(lent);
+	return other;
+}
+
+static void lent_add(struct kiw_lent *lent, struct kiw_loan_part *part)
+{
+	unsigned long flags;
+
+	kref_get(&lent->ref);
+	part->lent = lent;
+	spin_lock_irqsave(&lent->lock, flags);
+	list_add_tail(&part->link, &lent->parts);
+	atomic_inc(&lent->loans);
+	spin_unlock_irqrestore(&lent->lock, flags);
+}
+
+static void lent_remove(struct kiw_loan_part *part)
+{
+	struct kiw_lent *lent = part->lent;
+	unsigned long flags;
+
+	spin_lock_irqsave(&lent->lock, flags);
+	list_del(&part->link);
+	if (lent->mm)
+		atomic64_sub(part->pages, &lent->mm->pinned_vm);
+	smp_mb__before_atomic();	/* for kiw_lend_wait() */
+	atomic_dec(&lent->loans);
+	spin_unlock_irqrestore(&lent->lock, flags);
+	kref_put(&lent->ref, lent_free);
+}
+
+u32 kiw_lent_loans(const struct kiw_region *region)
+{
+	const struct kiw_lent *lent = READ_ONCE(region->lent);
+
+	return lent ? atomic_read(&lent->loans) : 0;
+}
+
+struct kiw_stream *kiw_lent_next(struct kiw_lent *lent)
+{
+	struct kiw_stream *s = NULL;
+	struct kiw_loan_part *part;
+	unsigned long flags;
+
+	spin_lock_irqsave(&lent->lock, flags);
+	list_for_each_entry(part, &lent->parts, link) {
+		if (!s && !part->asked) {
+			s = part->loan->s;
+			kref_get(&s->ref);
+		}
+		part->asked |= s == part->loan->s;
+	}
+	spin_unlock_irqrestore(&lent->lock, flags);
+	return s;
+}
+
+u64 kiw_lent_leave(struct kiw_lent *lent, struct mm_struct *mm)
+{
+	struct kiw_loan_part *part;
+	unsigned long flags;
+	u64 pages = 0;
+
+	spin_lock_irqsave(&lent->lock, flags);
+	list_for_each_entry(part, &lent->parts, link)
+		pages += part->pages;
+	if (pages) {
+		mmgrab(mm);
+		lent->mm = mm;
+		atomic64_add(pages, &mm->pinned_vm);
+	}
+	spin_unlock_irqrestore(&lent->lock, flags);
+	kref_put(&lent->ref, lent_free);
+	return pages;
+}
+
+/* --- loans ---------------------------------------------------------------------------------- */
+
+static void loan_free(struct kref *ref)
+{
+	struct kiw_loan *loan = container_of(ref, struct kiw_loan, ref);
+
+	kiw_stream_put(loan->s);
+	kfree(loan);
+}
+
 /*
- * Any context, with the socket locked or not. Once the loan is over the stream may free it, and a
- * count that has become 0 lets go of what it belongs to.
+ * Any context, with the socket locked or not. A stream that has left the loan to itself isn't
+ * running any more: nothing may ring its bell.
  */
 static void loan_end(struct kiw_loan *loan)
 {
-	struct kiw_stream *s = loan->s;
+	struct kiw_lend *lend = &loan->s->lend;
+	unsigned long flags;
 	unsigned int i;
 
 	rcu_read_lock();	/* for kiw_lend_exit() */
-	smp_mb__before_atomic();	/* for kiw_lend_wait() */
-	for (i = 0; i < loan->num_regions; i++)
-		atomic_dec(&loan->region[i]->loans);
+	for (i = 0; i < loan->num_parts; i++)
+		lent_remove(&loan->part[i]);
+	spin_lock_irqsave(&lend->lock, flags);
 	smp_store_release(&loan->over, true);	/* for kiw_lend_over() */
-	kiw_stream_ring(s);
+	if (!loan->left)
+		kiw_stream_ring(loan->s);
 	smp_mb__before_atomic();	/* for kiw_lend_wait() */
-	atomic_dec(&s->lend.count);
-	kiw_stream_put(s);
+	atomic_dec(&lend->count);
+	spin_unlock_irqrestore(&lend->lock, flags);
+	kref_put(&loan->ref, loan_free);
 	atomic_dec(&lend_all);
 	wake_up(&lend_waiters);
 	rcu_read_unlock();
@@ -46,12 +185,6 @@ static void loan_complete(struct sk_buff *skb, struct ubuf_info *ubuf, bool succ
 		loan_end(loan);
 }
 
-static void lend_note_acked(struct kiw_stream *s)
-{
-	s->lend.acked = tcp_sk(s->sk)->snd_una;
-	s->lend.since = jiffies;
-}
-
 static struct kiw_loan *loan_new(struct kiw_stream *s)
 {
 	struct kiw_loan *loan = kzalloc(sizeof(*loan), s->sk->sk_allocation | __GFP_NOWARN);
@@ -65,15 +198,21 @@ static struct kiw_loan *loan_new(struct kiw_stream *s)
 	 */
 	loan->ubuf.flags = SKBFL_ZEROCOPY_FRAG | SKBFL_DONT_ORPHAN;
 	refcount_set(&loan->ubuf.refcnt, 1);
+	kref_init(&loan->ref);
+	kref_get(&loan->ref);
 	loan->s = s;
 	loan->end = s->tx.sent_index;
 	kref_get(&s->ref);
-	if (list_empty(&s->lend.loans))
-		lend_note_acked(s);
 	list_add_tail(&loan->link, &s->lend.loans);
 	atomic_inc(&s->lend.count);
 	atomic_inc(&lend_all);
 	return loan;
+}
+
+void kiw_lend_init(struct kiw_lend *lend)
+{
+	INIT_LIST_HEAD(&lend->loans);
+	spin_lock_init(&lend->lock);
 }
 
 /*
@@ -108,20 +247,31 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 	return b->loan;
 }
 
-bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region)
+bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region, u32 pages)
 {
+	struct kiw_loan_part *part;
+	struct kiw_lent *lent;
 	unsigned int i;
 
+	kiw_stream_assert_held(loan->s);
 	if (region->kind != KIW_REGION_USER)
 		return false;
-	for (i = 0; i < loan->num_regions; i++) {
-		if (loan->region[i] == region)
+	lent = lent_of(region, loan->s->sk->sk_allocation);
+	if (!lent)
+		return false;
+	for (i = 0; i < loan->num_parts; i++) {
+		part = &loan->part[i];
+		if (part->lent == lent) {
+			part->pages += pages;
 			return true;
+		}
 	}
 	if (i == KIW_LOAN_REGIONS)
 		return false;
-	atomic_inc(&region->loans);
-	loan->region[loan->num_regions++] = region;
+	part = &loan->part[loan->num_parts++];
+	part->loan = loan;
+	part->pages = pages;
+	lent_add(lent, part);
 	return true;
 }
 
@@ -137,33 +287,14 @@ bool kiw_loan_charge(struct kiw_loan *loan, u32 copied)
 	return true;
 }
 
-void kiw_loan_put(struct kiw_loan *loan)
+void kiw_loan_put(struct kiw_loan *loan, bool any)
 {
-	if (loan)
-		loan_complete(NULL, &loan->ubuf, true);
-}
-
-bool kiw_lend_stalled(struct kiw_stream *s, unsigned long time)
-{
-	kiw_stream_assert_held(s);
-	if (s->lend.acked != tcp_sk(s->sk)->snd_una)
-		lend_note_acked(s);
-	return time_after_eq(jiffies, s->lend.since + time);
-}
-
-bool kiw_lend_has(const struct kiw_stream *s, const struct kiw_region *region)
-{
-	const struct kiw_loan *loan;
-	unsigned int i;
-
-	kiw_stream_assert_held(s);
-	list_for_each_entry(loan, &s->lend.loans, link) {
-		for (i = 0; i < loan->num_regions; i++) {
-			if (loan->region[i] == region)
-				return true;
-		}
-	}
-	return false;
+	if (!loan)
+		return;
+	kiw_stream_assert_held(loan->s);
+	loan->seq = tcp_sk(loan->s->sk)->write_seq;
+	loan->called |= !any;
+	loan_complete(NULL, &loan->ubuf, true);
 }
 
 void kiw_lend_hold(struct kiw_stream *s, u32 end)
@@ -172,43 +303,118 @@ void kiw_lend_hold(struct kiw_stream *s, u32 end)
 	list_last_entry(&s->lend.loans, struct kiw_loan, link)->end = end;
 }
 
-/* While there is a connection, pages come back when the peer has acknowledged them, or copied. */
-static bool lend_is_lost(const struct kiw_stream *s, const struct kiw_loan *loan)
+/* Of a loan that is over, and wasn't copied: may TCP have to send its bytes again? */
+static bool loan_is_unacked(const struct kiw_loan *loan)
 {
-	return loan->num_regions && s->sk->sk_state == TCP_CLOSE &&
-	       before(tcp_sk(s->sk)->snd_una, loan->seq);
+	return loan->num_parts && before(tcp_sk(loan->s->sk)->snd_una, loan->seq);
 }
 
 bool kiw_lend_over(struct kiw_stream *s, u32 *end)
 {
+	bool gone = s->sk->sk_state == TCP_CLOSE, any = false, copied;
 	struct kiw_loan *loan, *next;
-	bool any = false;
 
 	kiw_stream_assert_held(s);
 	list_for_each_entry_safe(loan, next, &s->lend.loans, link) {
 		if (!smp_load_acquire(&loan->over))	/* in loan_end() */
 			break;
-		s->lend.lost |= lend_is_lost(s, loan);
+		copied = loan->copied || loan->called;
+		if (!gone && !copied && loan_is_unacked(loan))
+			break;
+		s->lend.lost |= gone && loan_is_unacked(loan);
 		if (!s->lend.lost) {
 			*end = loan->end;
 			any = true;
 		}
-		s->lend.off |= loan->copied;
-		s->lend.proved |= loan->num_regions && !loan->copied;
+		s->lend.off |= loan->copied && !loan->called;
+		s->lend.proved |= loan->num_parts && !copied;
 		list_del(&loan->link);
 		sk_mem_uncharge(s->sk, loan->charged);
-		kfree(loan);
+		kref_put(&loan->ref, loan_free);
 	}
 	return any;
 }
 
-bool kiw_lend_wait(atomic_t *count, unsigned long timeout)
+/* --- calling back --------------------------------------------------------------------------- */
+
+/*
+ * Give a buffer of TCP's copies of its pages. Clones of it that are on their way keep the pages.
+ * TCP has charged nothing for the bytes of a buffer that has nothing but lent pages: they are
+ * charged now, as TCP does where it adds copied bytes to one. A new head in place of one that a
+ * clone shares would change the truesize, which TCP has charged already: that stays.
+ */
+static bool lend_copy_buffer(struct sock *sk, struct sk_buff *skb)
 {
-	return wait_event_timeout(lend_waiters, !atomic_read(count), timeout);
+	unsigned int truesize = skb->truesize, extra;
+	int err;
+
+	if (!skb_zcopy(skb))
+		return true;
+	if (skb_zcopy_pure(skb)) {
+		extra = truesize - SKB_TRUESIZE(skb_end_offset(skb));
+		if (!sk_wmem_schedule(sk, extra))
+			return false;
+		sk_mem_charge(sk, extra);
+		skb_shinfo(skb)->flags &= ~SKBFL_PURE_ZEROCOPY;
+	}
+	err = skb_copy_ubufs(skb, sk->sk_allocation | __GFP_NOWARN);
+	skb->truesize = truesize;
+	return !err;
+}
+
+bool kiw_lend_copy(struct kiw_stream *s)
+{
+	struct sock *sk = s->sk;
+	struct kiw_loan *loan;
+	struct sk_buff *skb;
+
+	kiw_stream_assert_held(s);
+	list_for_each_entry(loan, &s->lend.loans, link) {
+		/* A probe has the pages: the administrator has just turned probing on. */
+		if (smp_load_acquire(&loan->over) && !loan->copied && !loan->called &&
+		    sk->sk_state != TCP_CLOSE && loan_is_unacked(loan))
+			return false;
+		loan->called = true;
+	}
+	for (skb = tcp_rtx_queue_head(sk); skb; skb = skb_rb_next(skb)) {
+		if (!lend_copy_buffer(sk, skb))
+			return false;
+	}
+	skb_queue_walk(&sk->sk_write_queue, skb) {
+		if (!lend_copy_buffer(sk, skb))
+			return false;
+	}
+	return true;
+}
+
+void kiw_lend_leave(struct kiw_stream *s)
+{
+	struct kiw_loan *loan, *next;
+	unsigned long flags;
+	LIST_HEAD(left);
+
+	kiw_stream_assert_held(s);
+	/* Also where there is no loan: the end of one may be about to ring, under the lock. */
+	spin_lock_irqsave(&s->lend.lock, flags);
+	list_for_each_entry(loan, &s->lend.loans, link)
+		loan->left = true;
+	list_splice_init(&s->lend.loans, &left);
+	spin_unlock_irqrestore(&s->lend.lock, flags);
+	list_for_each_entry_safe(loan, next, &left, link) {
+		list_del(&loan->link);
+		sk_mem_uncharge(s->sk, loan->charged);
+		kref_put(&loan->ref, loan_free);
+	}
+}
+
+void kiw_lend_wait(atomic_t *count, unsigned long timeout)
+{
+	wait_event_killable_timeout(lend_waiters, !atomic_read(count), timeout);
 }
 
 void kiw_lend_exit(void)
 {
-	wait_event(lend_waiters, !atomic_read(&lend_all));
+	while (!wait_event_timeout(lend_waiters, !atomic_read(&lend_all), LEND_NOTE))
+		pr_info("packets in queues of this machine still have registered pages\n");
 	synchronize_rcu();
 }

@@ -50,8 +50,9 @@ err_stream:
  * Released: endpoints were all that could have work, timers or socket callbacks pending.
  * kiw_inbox_stop() drains the work queue in which the last of them was dropped, and kiw_cm_exit()
  * waits for callbacks that found no endpoint any more. kiw_lend_exit() waits until the kernel has
- * freed the last buffer that calls us when it is, and kiw_ud_exit() for callbacks of UDP. Works of
- * streams hold references to theirs; kiw_stream_exit() waits for those still on their way out.
+ * freed the last buffer that calls us when it is, for as long as that takes, and kiw_ud_exit() for
+ * callbacks of UDP. Works of streams hold references to theirs; kiw_stream_exit() waits for those
+ * still on their way out, and for what loans have left to works.
  * Pages of rings that are still mapped belong to the mapping and need no code of ours. No RCU
  * callback runs code of ours: grace periods are waited for in place, or end in a plain kfree().
  */

@@ -2,7 +2,7 @@
 #include "mr.h"
 
 #include <linux/overflow.h>
-#include <linux/sched/signal.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "attach.h"
@@ -10,10 +10,8 @@
 #include "lend.h"
 #include "types.h"
 
-/* A peer with loans of a region that goes has to acknowledge something in this time, in jiffies */
+/* Time that packets in queues of this host get before a region goes without them, in jiffies */
 #define MR_PATIENCE (10 * HZ)
-/* How often that is looked at, and whether the process is ending, in jiffies */
-#define MR_LOOK HZ
 
 /* Huge pages are pages like others. */
 #define ACCESS_KNOWN (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
@@ -127,49 +125,35 @@ struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 le
 	return again;
 }
 
-/* Look at the connections that have loans of a region. Return: whether there is any. */
-static bool mr_press_borrowers(struct kiw_device *dev, const struct kiw_region *region,
-			       unsigned long time)
-{
-	unsigned long qpn = 0;
-	struct kiw_stream *s;
-	struct kiw_qp *qp;
-	bool any = false;
-
-	while ((qp = kiw_qp_next_of(dev, &qpn))) {
-		s = kiw_stream_of(qp);
-		if (s) {
-			any |= kiw_stream_press(s, region, time);
-			kiw_stream_put(s);
-		}
-		kiw_qp_put(qp);
-	}
-	return any;
-}
-
 /*
- * Pages may be with TCP. A peer that acknowledges nothing meanwhile loses its connection, and one
- * that takes its time does when the process is ending.
+ * TCP may have pages of a region that no use finds any more: it gets copies. Packets in queues of
+ * this host keep the pages: a process that goes on, and may write to them, waits for these, but not
+ * for ever. Its own end, and that of the device, wait for nothing.
  */
-static void mr_await_loans(struct kiw_device *dev, struct kiw_region *region)
+static void mr_end_loans(struct kiw_device *dev, struct kiw_mr *mr)
 {
-	unsigned long since = jiffies;
-	bool ends;
+	struct kiw_lent *lent = mr->region.lent;
+	struct kiw_stream *s;
+	u64 pages;
 
-	while (!kiw_lend_wait(&region->loans, 0)) {
-		ends = (current->flags & PF_EXITING) || fatal_signal_pending(current);
-		if (mr_press_borrowers(dev, region, ends ? 0 : MR_PATIENCE))
-			since = jiffies;
-		if (!kiw_lend_wait(&region->loans, MR_LOOK) &&
-		    time_after_eq(jiffies, since + MR_PATIENCE))
-			ibdev_warn_ratelimited(&dev->ibdev,
-					       "the interface holds packets of a region\n");
+	if (!lent)
+		return;
+	while ((s = kiw_lent_next(lent))) {
+		kiw_stream_call_back(s);
+		kiw_stream_put(s);
 	}
+	if (current->mm == mr->umem->owning_mm)
+		kiw_lend_wait(&lent->loans, MR_PATIENCE);
+	pages = kiw_lent_leave(lent, mr->umem->owning_mm);
+	if (pages)
+		ibdev_warn_ratelimited(&dev->ibdev, "packets hold up to %llu pages of a region that goes\n",
+				       pages);
 }
 
 /*
  * Unreachable: no window is bound to it or can be, the table no longer has it, all uses have ended,
- * and TCP has none of its pages. Released: the pages and the object.
+ * and TCP has none of its pages. Released: the pages and the object. Packets that still have pages
+ * have references to them.
  */
 int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
@@ -180,7 +164,7 @@ int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	if (!kiw_region_close(&mr->region))
 		return -EBUSY;
 	kiw_region_remove(&dev->regions, &mr->region);
-	mr_await_loans(dev, &mr->region);
+	mr_end_loans(dev, mr);
 	kvfree(mr->region.pages);
 	ib_umem_release(mr->umem);
 	kfree_rcu(mr, region.rcu);

@@ -22,6 +22,8 @@
 #define PUMP_TURN (4U << 20)
 /* Batches that are sent from a callback, before the work has to go on with it */
 #define PUMP_CALLBACK_BATCHES 4
+/* Time that packets in queues of this host get before requests are flushed anyway, in jiffies */
+#define PUMP_PATIENCE (10 * HZ)
 /* Attempts to give TCP what is left of a batch when a stream breaks off: each takes a part of it */
 #define PUMP_BREAK_ROUNDS 16
 
@@ -217,7 +219,56 @@ static void pump_break(struct kiw_stream *s)
 		pump_send_fin(s);
 }
 
-/* What tells of the end, and what gives the process its buffers back, has to wait for loans. */
+/*
+ * TCP forgets what it has to send, so that loans are over, but for packets in the queue of an
+ * interface. The endpoint resets the connection.
+ */
+static void pump_reset(struct kiw_stream *s)
+{
+	if (s->qp->state != KIW_QP_ERROR)
+		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
+	kiw_stream_event(s, KIW_EV_LLP_LOST);
+	s->fin_sent = false;
+	kiw_rx_done(s);
+	kiw_stream_count_retransmits(s, true);	/* TCP forgets that, too */
+	s->sk->sk_prot->disconnect(s->sk, 0);
+	kiw_tx_drop(s);
+}
+
+void kiw_pump_call_back(struct kiw_stream *s)
+{
+	kiw_stream_assert_held(s);
+	/* The pages of a batch have no references but the region's. */
+	if (!kiw_tx_call_back(s) && (!(current->flags & PF_EXITING) || s->tx.batch.loan))
+		pump_reset(s);
+	pump_take_back(s);
+}
+
+/*
+ * A flushed request gives the process its buffers back: until then nobody is to have pages of them.
+ * TCP is through with them at once, and packets in queues of this host have some time. The end of
+ * the connection is told behind that.
+ */
+static bool pump_may_end(struct kiw_stream *s)
+{
+	unsigned long now = jiffies;
+
+	if (kiw_stream_lends(s) && !s->lend.ending) {
+		s->lend.ending = true;
+		s->lend.give_up = now + PUMP_PATIENCE;
+		kiw_pump_call_back(s);
+	}
+	if (!kiw_stream_lends(s))
+		return true;
+	if (time_before(now, s->lend.give_up)) {
+		kiw_stream_queue_late(s, s->lend.give_up - now);
+		return false;
+	}
+	kiw_lend_leave(s);
+	return true;
+}
+
+/* What tells of the end, and what gives the process its buffers back */
 static void pump_act_end(struct kiw_stream *s)
 {
 	if (s->todo & KIW_ACT_FLUSH_SQ)
@@ -254,10 +305,8 @@ void kiw_pump_act(struct kiw_stream *s)
 	if (s->todo & KIW_ACT_LAST_WQE)
 		kiw_qp_raise_last_wqe(s->qp);
 	s->todo &= ~(KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC | KIW_ACT_LAST_WQE);
-	if (!kiw_stream_lends(s))
+	if ((s->todo & (KIW_ACT_FLUSH_SQ | KIW_ACT_CLOSED)) && pump_may_end(s))
 		pump_act_end(s);
-	else if ((s->todo & KIW_ACT_CLOSED) && s->inbox)
-		kiw_inbox_post(s->inbox, KIW_INBOX_CLOSING);	/* it limits the wait */
 }
 
 /* One round of all that is due. Return: whether there is more. */

@@ -59,6 +59,15 @@ void kiw_pump_start(struct kiw_stream *s);
  */
 void kiw_pump_act(struct kiw_stream *s);
 
+/**
+ * kiw_pump_call_back() - TCP is not to have pages of a process any more
+ * @s: stream with a QP, owned
+ *
+ * It gets copies; packets that are on their way keep the pages, see lend.h. Without memory for
+ * copies the connection is lost, but not if the process ends: it won't change the pages.
+ */
+void kiw_pump_call_back(struct kiw_stream *s);
+
 /** kiw_pump_bell() - what kiw_stream_ring() has run; softirq */
 void kiw_pump_bell(struct kiw_bh_work *work);
 

@@ -28,7 +28,7 @@
 
 /* What peers can do to regions */
 #define QP_REMOTE_RIGHTS (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
-/* Longer than most peers delay an ACK, in jiffies */
+/* Time that packets in queues of this host get when a process destroys a QP, in jiffies */
 #define QP_LOAN_PATIENCE (HZ / 4)
 
 #define QPN_MIN 0x10000		/* below: UDP ports, the numbers of datagram QPs */
@@ -325,10 +325,10 @@ uncount:
 }
 
 /*
- * TCP has pages of requests that are not complete, and the QP goes. A peer that acknowledges them
- * soon gets what it was sent before; else, or when the process ends, kiw_stream_stop() resets.
+ * TCP has pages of requests that are not complete, and the QP goes: the process may write to them
+ * then. TCP gets copies, and what packets have is mostly gone in a moment.
  */
-static void qp_await_loans(struct kiw_stream *s)
+static void qp_end_loans(struct kiw_stream *s)
 {
 	bool lends;
 
@@ -347,7 +347,7 @@ static void qp_disconnect(struct kiw_qp *qp)
 	struct kiw_stream *s = kiw_stream_of(qp);
 
 	if (s) {
-		qp_await_loans(s);
+		qp_end_loans(s);
 		kiw_stream_stop(s, false);
 		kiw_stream_put(s);
 	}

@@ -38,6 +38,7 @@
 
 struct ib_pd;
 struct kiw_bind_args;
+struct kiw_lent;
 struct kiw_qp;
 
 enum kiw_region_kind {
@@ -63,7 +64,7 @@ enum kiw_region_kind {
  * @offset: of the first byte in the first page
  * @pages: one pointer per page of PAGE_SIZE
  * @uses: under way, and one until the table no longer has the region
- * @loans: that have pages of the region, see lend.h
+ * @lent: what TCP has of the region, see lend.h, or NULL: nothing yet
  * @windows: that are bound to the region, or %KIW_REGION_GOES
  * @rcu: to free it by
  */
@@ -79,7 +80,7 @@ struct kiw_region {
 	u32			offset;
 	struct page		**pages;
 	refcount_t		uses;
-	atomic_t		loans;
+	struct kiw_lent		*lent;
 	atomic_t		windows;
 	struct rcu_head		rcu;
 };

@@ -13,6 +13,7 @@
 #include <uapi/rdma/rdma_netlink.h>
 
 #include "cq.h"
+#include "lend.h"
 #include "mr.h"
 #include "pump.h"
 #include "qp.h"
@@ -238,7 +239,7 @@ int kiw_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 		{ "access", { mr->region.access }, RES_HEX },
 		{ "pages", { ib_umem_num_pages(mr->umem) }, RES_U64 },
 		{ "windows", { max(atomic_read(&mr->region.windows), 0) } },
-		{ "loans", { atomic_read(&mr->region.loans) } },
+		{ "loans", { kiw_lent_loans(&mr->region) } },
 	};
 
 	return res_put(msg, values, ARRAY_SIZE(values));

@@ -47,6 +47,11 @@ void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay)
 		kiw_stream_put(s);
 }
 
+void kiw_stream_later(struct work_struct *work)
+{
+	queue_work(stream_wq, work);
+}
+
 /* The QP's reference is there: it goes when the stream has left the line. */
 void kiw_stream_wake(struct kiw_srq_wait *wait)
 {

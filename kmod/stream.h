@@ -172,10 +172,13 @@ void kiw_stream_queue(struct kiw_stream *s, unsigned long delay);
 
 /**
  * kiw_stream_queue_late() - have the work run at a time, or earlier
- * @s: stream, with @s->starving or @s->gone set; socket lock held
+ * @s: stream, with @s->starving, @s->gone or @s->lend.ending set; socket lock held
  * @delay: jiffies until then
  */
 void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay);
+
+/** kiw_stream_later() - have a work run that isn't a stream's; any context */
+void kiw_stream_later(struct work_struct *work);
 
 /** kiw_stream_wake() - &kiw_srq_wait.wake of a stream */
 void kiw_stream_wake(struct kiw_srq_wait *wait);

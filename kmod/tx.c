@@ -210,21 +210,24 @@ static void tx_requests_sent(struct kiw_stream *s)
 		tx_requests_done(s, tx->batch_index);
 }
 
+static void tx_count(struct kiw_stream *s, u32 bytes, u32 lent, u32 fpdus)
+{
+	kiw_traffic_sent(&s->dev->stats, bytes, lent, fpdus);
+	s->tx.sent_bytes += bytes;
+	s->tx.lent_bytes += lent;
+	s->tx.sent_fpdus += fpdus;
+}
+
 /* TCP has the whole batch. */
 static void tx_batch_done(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_loan *loan = tx->batch.loan;
 
-	kiw_traffic_sent(&s->dev->stats, tx->batch.len, tx->batch.lent, tx->batch.fpdus);
-	tx->sent_bytes += tx->batch.len;
-	tx->lent_bytes += tx->batch.lent;
-	tx->sent_fpdus += tx->batch.fpdus;
+	tx_count(s, tx->batch.len, tx->batch.lent, tx->batch.fpdus);
 	kiw_batch_clear(&tx->batch);
 	tx_requests_sent(s);
-	if (loan)
-		loan->seq = tcp_sk(s->sk)->write_seq;
-	kiw_loan_put(loan);
+	kiw_loan_put(loan, true);
 }
 
 void kiw_tx_take_back(struct kiw_stream *s)
@@ -238,11 +241,40 @@ void kiw_tx_take_back(struct kiw_stream *s)
 void kiw_tx_drop(struct kiw_stream *s)
 {
 	struct kiw_loan *loan = s->tx.batch.loan;
+	bool any = s->tx.batch.sent;
 
 	kiw_stream_assert_held(s);
 	kiw_batch_uncharge(&s->tx.batch, s->sk);
 	kiw_batch_clear(&s->tx.batch);
-	kiw_loan_put(loan);
+	kiw_loan_put(loan, any);
+}
+
+/*
+ * What TCP has of the batch counts as sent now. How much of that was lent isn't known any more; it
+ * is mostly all.
+ */
+static bool tx_own_batch(struct kiw_stream *s)
+{
+	struct kiw_batch *b = &s->tx.batch;
+	u32 sent = b->sent, lent = min(b->lent, sent);
+	struct kiw_loan *loan = b->loan;
+
+	if (!loan)
+		return true;
+	if (!kiw_batch_own(b, s->sk->sk_allocation))
+		return false;
+	b->loan = NULL;
+	kiw_batch_uncharge(b, s->sk);
+	kiw_batch_charge(b, s->sk);	/* its bytes are copied now */
+	tx_count(s, sent, lent, 0);
+	kiw_loan_put(loan, sent);
+	return true;
+}
+
+bool kiw_tx_call_back(struct kiw_stream *s)
+{
+	kiw_stream_assert_held(s);
+	return kiw_lend_copy(s) && tx_own_batch(s);
 }
 
 /*

@@ -92,6 +92,15 @@ bool kiw_tx_run(struct kiw_stream *s, int budget);
 /** kiw_tx_take_back() - complete the requests of loans that are over; socket lock, any context */
 void kiw_tx_take_back(struct kiw_stream *s);
 
+/**
+ * kiw_tx_call_back() - neither TCP nor the batch is to have pages of a process any more
+ * @s: stream; socket lock held, as owner
+ *
+ * Return: false if they may have some still, for want of memory. True: but for packets that are on
+ * their way, see kiw_lend_copy().
+ */
+bool kiw_tx_call_back(struct kiw_stream *s);
+
 /** kiw_tx_drop() - what TCP has not taken will never be sent; socket lock held */
 void kiw_tx_drop(struct kiw_stream *s);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// lend ADDRESS PORT serve: registers memory for each connection, one after the other, until it is killed.
+// lend ADDRESS PORT serve: registers memory for each connection, one after the other, until it is killed. It says with
+// which
+//   words its memory ends when a connection does. A line of input, and it deregisters its memory at once.
 // lend ADDRESS PORT CASE: a client. It writes messages so large that they leave without a copy, changes its buffers as
 // soon as it may, and reads back what has arrived.
 //   keep SECONDS     buffers are changed when their requests have completed
@@ -9,13 +11,18 @@
 //   pieces           messages that end in as many pieces of pages as requests can have, at every place of a batch
 //   atomic-among     atomics, and a Read behind each, while the server writes into the client's memory without a pause
 //   atomic           a Read of what an atomic behind it changes
-//   dead-deregister  the same, with a peer that nobody reaches (the caller sees to it when "under way" is printed)
-//   dead-destroy     the QP is destroyed
-//   dead-exit        the process ends without a word
-//   dead-hold        the process waits to be killed
+//   last-words WAY   many small Writes that complete, a large one behind them, and the end; WAY: exit, destroy or error
+// When "ready" is printed, the caller may have the network change, and then writes a line:
+//   dead-deregister  the region goes while requests are under way, to a peer that nobody reaches; then the QP into
+//   error dead-destroy     the QP is destroyed then dead-exit        the process ends without a word dead-hold the
+//   process waits to be killed dead-error       the QP goes into the error state, and each request is told of
+//   slow-deregister  the region goes at once, although the peer acknowledges slowly; a second line, when the network is
+//   good many COUNT       dead-error with so many connections slow-read        a Read of the server's memory, to be
+//   left alone
 // Status 0: all is as it has to be.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +46,8 @@ constexpr std::size_t area = 32 << 20;	   // bytes of the server
 constexpr std::size_t slots = 4;	   // messages at a time
 constexpr std::size_t slot = area / slots; // bytes that each has
 constexpr std::size_t under_way = 1 << 20; // bytes of a message that leaves without a copy
+constexpr std::uint64_t last_word = 0x6b69776172703031;
+constexpr std::chrono::seconds at_once{8}; // more than it takes anywhere, and less than a wait for a peer
 constexpr int access_all =
 	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
@@ -124,6 +133,14 @@ public:
 			mr_->lkey};
 	}
 	void deregister() { check(ibv_dereg_mr(mr_) == 0, "ibv_dereg_mr"); }
+	// The same, and it has to be quick
+	void deregister_at_once()
+	{
+		const auto begin = std::chrono::steady_clock::now();
+		deregister();
+		if (std::chrono::steady_clock::now() - begin > at_once)
+			die("ibv_dereg_mr has waited");
+	}
 
 private:
 	std::uint8_t *data_;
@@ -179,6 +196,12 @@ void write_to(const rdma_cm_id *id, const Memory &memory, const Remote &to)
 	std::unique_ptr<Memory> memory;
 	std::unique_ptr<Remote> asked;
 	std::jthread writes;
+	std::jthread goes([&memory] {
+		if (std::getchar() == '\n') {
+			memory->deregister_at_once();
+			say("deregistered");
+		}
+	});
 	for (;;) {
 		rdma_cm_event *event;
 		check(rdma_get_cm_event(channel, &event) == 0, "rdma_get_cm_event");
@@ -203,6 +226,9 @@ void write_to(const rdma_cm_id *id, const Memory &memory, const Remote &to)
 			writes = std::jthread(write_to, id, std::cref(*memory), *std::exchange(asked, nullptr));
 		} else if (type == RDMA_CM_EVENT_DISCONNECTED) {
 			writes = std::jthread();
+			std::uint64_t word;
+			std::memcpy(&word, memory->at(area - sizeof(word)), sizeof(word));
+			say(word == last_word ? "the last word is there" : "another last word");
 			rdma_disconnect(id);
 			rdma_destroy_qp(id);
 			rdma_destroy_id(id);
@@ -481,17 +507,39 @@ int atomic_among(Client &c)
 	return 0;
 }
 
-// Has requests under way, and gives the caller time to cut the path
+// What the caller does to the network meanwhile
+void await_line()
+{
+	for (int ch; (ch = std::getchar()) != '\n' && ch != EOF;)
+		;
+}
+
+// Has requests under way, in a network that the caller has changed
 void strand(Client &c, Memory &memory)
 {
 	warm_up(c, memory);
 	say("ready");
-	std::string line;
-	for (int ch; (ch = std::getchar()) != '\n' && ch != EOF;)
-		;
+	await_line();
 	for (std::uint64_t i = 0; i < 4; i++)
 		c.post(IBV_WR_RDMA_WRITE, {memory.sge(0, under_way)}, 0, 100 + i);
 	say("under way");
+}
+
+// Each request is told of, in order, and none succeeds behind one that has failed.
+void told(Client &c, bool may_succeed)
+{
+	for (std::uint64_t i = 0; i < 4; i++) {
+		const ibv_wc wc = c.completion();
+		may_succeed &= wc.status == IBV_WC_SUCCESS;
+		if (wc.wr_id != 100 + i || (wc.status == IBV_WC_SUCCESS) != may_succeed)
+			die("request " + std::to_string(wc.wr_id) + ": " + ibv_wc_status_str(wc.status));
+	}
+}
+
+void fail(Client &c)
+{
+	ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	check(ibv_modify_qp(c.id->qp, &attr, IBV_QP_STATE) == 0, "ibv_modify_qp");
 }
 
 int dead(Client &c, std::string_view what)
@@ -506,17 +554,97 @@ int dead(Client &c, std::string_view what)
 	if (what == "dead-destroy") {
 		rdma_destroy_qp(c.id);
 		source.deregister();
-		return 0;
+	} else if (what == "dead-error") {
+		fail(c);
+		told(c, false);
+	} else {
+		source.deregister();
+		fail(c);
+		told(c, true);
 	}
-	source.deregister();
-	// The connection is no more, and each request is told of.
-	for (std::uint64_t i = 0; i < 4; i++) {
-		const ibv_wc wc = c.completion();
-		if (wc.wr_id != 100 + i || wc.status == IBV_WC_SUCCESS)
-			die("request " + std::to_string(wc.wr_id) + ": " + ibv_wc_status_str(wc.status));
-	}
-	wait_event(c.channel, RDMA_CM_EVENT_DISCONNECTED, nullptr, 0);
 	return 0;
+}
+
+int many(const char *address, const char *port, int count)
+{
+	std::vector<std::unique_ptr<Client>> clients;
+	std::vector<std::unique_ptr<Memory>> sources;
+
+	for (int i = 0; i < count; i++) {
+		clients.push_back(std::make_unique<Client>(address, port, false));
+		sources.push_back(std::make_unique<Memory>(clients.back()->id->pd, under_way));
+	}
+	say("ready");
+	await_line();
+	for (int i = 0; i < count; i++)
+		for (std::uint64_t j = 0; j < 4; j++)
+			clients[i]->post(IBV_WR_RDMA_WRITE, {sources[i]->sge(0, under_way)}, 0, 100 + j);
+	say("under way");
+	for (const auto &c : clients)
+		fail(*c);
+	for (const auto &c : clients)
+		told(*c, false);
+	return 0;
+}
+
+// TCP has all of the messages by then, and the peer hasn't acknowledged them: nothing waits, nothing is lost, and what
+// is written afterwards doesn't leave.
+int slow_deregister(Client &c)
+{
+	Memory source(c.id->pd, area), sink(c.id->pd, area);
+	constexpr std::size_t n = 256 << 10, messages = 3;
+
+	warm_up(c, source);
+	say("ready");
+	await_line();
+	for (std::size_t i = 0; i < messages; i++) {
+		pattern(source.at(i * n), n, 50 + i);
+		c.post(IBV_WR_RDMA_WRITE, {source.sge(i * n, n)}, i * n, 50 + i);
+	}
+	say("under way");
+	source.deregister_at_once();
+	std::memset(source.at(0), 0xee, messages * n);
+	say("deregistered");
+	await_line();
+	for (std::size_t i = 0; i < messages; i++)
+		c.complete(50 + i);
+	for (std::size_t i = 0; i < messages; i++)
+		c.expect(sink, i * n, n, 50 + i);
+	return 0;
+}
+
+// What has completed arrives, whatever is still under way when the process or the queue pair ends.
+int last_words(Client &c, std::string_view way)
+{
+	constexpr std::size_t n = 128 << 10, messages = 24;
+	Memory source(c.id->pd, area);
+
+	std::memcpy(source.at(n), &last_word, sizeof(last_word));
+	for (std::uint64_t i = 0; i < messages; i++) {
+		c.post(IBV_WR_RDMA_WRITE, {source.sge(0, n)}, 0, i);
+		c.complete(i);
+	}
+	c.post(IBV_WR_RDMA_WRITE, {source.sge(n, sizeof(last_word))}, area - sizeof(last_word), messages);
+	c.complete(messages);
+	c.post(IBV_WR_RDMA_WRITE, {source.sge(0, under_way)}, 0, messages + 1);
+	if (way == "destroy")
+		rdma_destroy_qp(c.id);
+	else if (way == "error")
+		fail(c);
+	_exit(0);
+}
+
+int slow_read(Client &c)
+{
+	Memory sink(c.id->pd, area);
+
+	warm_up(c, sink);
+	say("ready");
+	await_line();
+	c.post(IBV_WR_RDMA_READ, {sink.sge(0, 4 * under_way)}, 0, 1);
+	say("under way");
+	for (;;)
+		pause();
 }
 
 } // namespace
@@ -526,15 +654,21 @@ int main(int argc, char **argv)
 	const std::string_view what = argc > 3 ? argv[3] : "";
 	if (what == "serve")
 		serve(argv[1], argv[2]);
-	if (what != "deregister" && what != "deregister-two" && what != "pieces" && what != "atomic-among" &&
-		what != "atomic" && what.substr(0, 5) != "dead-" && !(what == "keep" && argc == 5)) {
-		std::fprintf(stderr, "usage: lend ADDRESS PORT serve|keep "
-				     "SECONDS|deregister|deregister-two|pieces|atomic|atomic-among|dead-...\n");
+	const std::string_view argument = argc > 4 ? argv[4] : "";
+	const bool counts = what == "keep" || what == "many";
+	const std::string_view plain[] = {"deregister", "deregister-two", "pieces", "atomic", "atomic-among",
+		"slow-deregister", "slow-read", "dead-deregister", "dead-destroy", "dead-exit", "dead-hold",
+		"dead-error"};
+	if (std::ranges::find(plain, what) == std::end(plain) && !(argc == 5 && (counts || what == "last-words"))) {
+		std::fprintf(stderr, "usage: lend ADDRESS PORT serve|keep SECONDS|many COUNT|last-words WAY|CASE\n");
 		return 2;
 	}
+	const int number = counts ? static_cast<int>(std::strtol(argv[4], nullptr, 10)) : 0;
+	if (what == "many")
+		return many(argv[1], argv[2], number);
 	Client c(argv[1], argv[2], what == "atomic-among");
 	if (what == "keep")
-		return keep(c, static_cast<int>(std::strtol(argv[4], nullptr, 10)));
+		return keep(c, number);
 	if (what == "deregister")
 		return deregister(c);
 	if (what == "deregister-two")
@@ -545,5 +679,11 @@ int main(int argc, char **argv)
 		return atomic_among(c);
 	if (what == "atomic")
 		return atomic(c);
+	if (what == "slow-deregister")
+		return slow_deregister(c);
+	if (what == "slow-read")
+		return slow_read(c);
+	if (what == "last-words")
+		return last_words(c, argument);
 	return dead(c, what);
 }
