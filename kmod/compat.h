@@ -90,6 +90,11 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #define kiw_bh_work_cancel(work)	tasklet_kill(work)
 #endif
 
+/* 6.17: the system's queue for short works has a longer name */
+#ifndef KIW_HAVE_SYSTEM_PERCPU_WQ
+#define system_percpu_wq system_wq
+#endif
+
 /* 6.13: a timer is initialised together with its function */
 #ifndef KIW_HAVE_HRTIMER_SETUP
 static inline void hrtimer_setup(struct hrtimer *timer,

@@ -20,6 +20,11 @@ void kiw_inbox_post(struct kiw_inbox *inbox, unsigned long events)
 		kiw_inbox_put(inbox);
 }
 
+void kiw_inbox_later(struct delayed_work *work, unsigned long delay)
+{
+	mod_delayed_work(inbox_wq, work, delay);
+}
+
 int kiw_inbox_start(void)
 {
 	/* A work may have to wait for a lock of some process: no other waits for that work. */

@@ -67,6 +67,15 @@ static inline void kiw_inbox_put(struct kiw_inbox *inbox)
 		inbox->release(inbox);
 }
 
+/**
+ * kiw_inbox_later() - have a work of a queue pair run where those of endpoints do
+ * @work: work; it may wait for a lock of some process
+ * @delay: jiffies, also for a work that waits already
+ *
+ * Any context.
+ */
+void kiw_inbox_later(struct delayed_work *work, unsigned long delay);
+
 /** kiw_inbox_start() - prepare the works of endpoints, before there is a device; 0 or -ENOMEM */
 int kiw_inbox_start(void);
 

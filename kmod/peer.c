@@ -96,7 +96,7 @@ static void peer_watch_work(struct work_struct *work)
 	if (s && limit && READ_ONCE(qp->state) == KIW_QP_RTS) {
 		lost = peer_is_silent(&peer->watch, s, limit, pause);
 		if (!lost)
-			mod_delayed_work(system_wq, &peer->watch.work, pause);
+			kiw_inbox_later(&peer->watch.work, pause);
 	}
 	mutex_unlock(&qp->mutex);
 	/* As if TCP had given up by itself. */
@@ -120,7 +120,7 @@ void kiw_qp_watch(struct kiw_qp *qp)
 	watch->keep_intvl = HZ;
 	watch->keep_count = MAX_TCP_KEEPCNT;	/* TCP itself doesn't give up before we do */
 	watch->keep_open = true;
-	mod_delayed_work(system_wq, &watch->work, 0);
+	kiw_inbox_later(&watch->work, 0);
 }
 
 /* --- what the program says of it ------------------------------------------------------------ */
@@ -233,7 +233,7 @@ void kiw_peer_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 	if (mask & IB_QP_MIN_RNR_TIMER)
 		path->min_rnr_timer = attr->min_rnr_timer;
 	if (mask & (IB_QP_TIMEOUT | IB_QP_RETRY_CNT))
-		mod_delayed_work(system_wq, &qp->peer->watch.work, 0);
+		kiw_inbox_later(&qp->peer->watch.work, 0);
 }
 
 void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr)

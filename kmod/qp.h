@@ -26,12 +26,12 @@
 #include <rdma/ib_verbs.h>
 
 #include "types.h"
+#include "inbox.h"
 #include "peer.h"
 #include "rq.h"
 #include "sq.h"
 #include "proto/qpstate.h"
 
-struct kiw_inbox;
 struct kiw_stream;
 struct kiw_ud;
 
@@ -182,7 +182,7 @@ static inline void kiw_qp_await_peer(struct kiw_qp *qp)
 		return;
 	peer->patient = true;
 	peer->deadline = jiffies + KIW_PEER_PATIENCE * HZ;
-	mod_delayed_work(system_wq, &peer->late, KIW_PEER_PATIENCE * HZ);
+	kiw_inbox_later(&peer->late, KIW_PEER_PATIENCE * HZ);
 }
 
 /* Verbs and iw_cm operations; see struct ib_device_ops. */

@@ -18,6 +18,7 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 
+#include "compat.h"
 #include "cq.h"
 #include "qp.h"
 #include "ud.h"
@@ -201,7 +202,7 @@ static void record_late(struct work_struct *work)
 	spin_lock_bh(&ud->lock);
 	record_report_late(rs, false, IB_WC_SUCCESS);
 	if (rs->open && ud->open)
-		mod_delayed_work(system_wq, &rs->late, rs->timeout / 4 + 1);
+		mod_delayed_work(system_percpu_wq, &rs->late, rs->timeout / 4 + 1);
 	spin_unlock_bh(&ud->lock);
 }
 
@@ -298,7 +299,7 @@ static struct record_slot *record_begin(struct kiw_ud_records *rs, const struct 
 	slot->key = *key;
 	kiw_record_begin(&slot->record, &d->write);
 	if (!rs->open++)
-		mod_delayed_work(system_wq, &rs->late, rs->timeout);
+		mod_delayed_work(system_percpu_wq, &rs->late, rs->timeout);
 	return slot;
 }
 

@@ -17,7 +17,7 @@
 
 static char *what = "warning";
 module_param(what, charp, 0);
-MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, namespace, lock_order, sleep_atomic, shift, race or race_elsewhere");
+MODULE_PARM_DESC(what, "warning, panic, use_after_free, overrun, leak, active_timer, reference, namespace, deprecated_queue, lock_order, sleep_atomic, shift, race or race_elsewhere");
 
 static DEFINE_SPINLOCK(first);
 static DEFINE_SPINLOCK(second);
@@ -94,6 +94,15 @@ static void plant_reference(void)
 static void plant_namespace(void)
 {
 	get_net(current->nsproxy->net_ns);
+}
+
+/* Since 6.17 it has another name, and Linux 7.2 complains of this one. */
+static void plant_deprecated_queue(void)
+{
+	static DECLARE_WORK(work, nothing);
+
+	queue_work(system_wq, &work);
+	flush_work(&work);
 }
 
 static void plant_lock_order(void)
@@ -175,6 +184,7 @@ static const struct {
 	{ "active_timer", plant_active_timer },
 	{ "reference", plant_reference },
 	{ "namespace", plant_namespace },
+	{ "deprecated_queue", plant_deprecated_queue },
 	{ "lock_order", plant_lock_order },
 	{ "sleep_atomic", plant_sleep_atomic },
 	{ "shift", plant_shift },
