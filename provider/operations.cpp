@@ -101,7 +101,7 @@ extern const RdmaCore KIW_JOINED(layouts_, KIW_RDMA_CORE);
 constinit const RdmaCore KIW_JOINED(layouts_, KIW_RDMA_CORE) = {
 	.rdma_core = pabi::layout.rdma_core,
 	.interface = pabi::layout.interface,
-	.context_front = pabi::layout.verbs_context - pabi::context_size,
+	.context_front = pabi::layout.context_front,
 	.get_context = pabi::get_context,
 	.set_operations = set_operations,
 };

@@ -36,6 +36,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <rdma/ib_user_verbs.h>
 #include <type_traits>
 
@@ -44,8 +45,9 @@ namespace kiw::pabi {
 /// Places that moved between releases: of members in bytes, of operations in slots
 struct Layout {
 	int rdma_core;
-	unsigned interface; // newest public one: 1.x
-	std::size_t verbs_context, sysfs_abi_ver, sysfs_device;
+	unsigned interface;	   // newest public one: 1.x
+	std::size_t context_front; // of verbs_context, in front of its ibv_context
+	std::size_t sysfs_abi_ver, sysfs_device;
 	std::size_t alloc_pd, create_cq, create_qp, dealloc_pd, dereg_mr, destroy_cq, destroy_qp, free_context,
 		modify_qp, poll_cq, post_recv, post_send, query_device_ex, query_port, query_qp, reg_mr, req_notify_cq,
 		end;
@@ -53,14 +55,14 @@ struct Layout {
 
 // clang-format off
 inline constexpr Layout layouts[] = {
-	{34, 12, 648, 964, 984, 5, 15, 19, 26, 28, 31, 34, 39, 46, 52, 53, 54, 57, 59, 60, 66, 67, 73},
-	{35, 13, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 67, 68, 75},
-	{36, 14, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 68, 69, 76},
-	{57, 14, 648, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 68, 69, 76},
-	{59, 15, 672, 968, 992, 6, 16, 20, 28, 30, 33, 36, 41, 49, 55, 56, 57, 60, 62, 63, 70, 72, 79},
-	{62, 16, 680, 968, 992, 6, 16, 20, 28, 30, 33, 36, 42, 50, 56, 57, 58, 61, 63, 65, 72, 74, 81},
-	{64, 17, 696, 968, 992, 7, 17, 21, 29, 31, 34, 37, 44, 52, 58, 59, 60, 63, 65, 67, 74, 76, 83},
-	{65, 18, 696, 968, 992, 7, 18, 22, 30, 32, 36, 39, 46, 56, 62, 63, 64, 69, 71, 73, 82, 84, 93},
+	{34, 12, 320, 964, 984, 5, 15, 19, 26, 28, 31, 34, 39, 46, 52, 53, 54, 57, 59, 60, 66, 67, 73},
+	{35, 13, 320, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 67, 68, 75},
+	{36, 14, 320, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 68, 69, 76},
+	{57, 14, 320, 968, 992, 5, 15, 19, 26, 28, 31, 34, 39, 47, 53, 54, 55, 58, 60, 61, 68, 69, 76},
+	{59, 15, 344, 968, 992, 6, 16, 20, 28, 30, 33, 36, 41, 49, 55, 56, 57, 60, 62, 63, 70, 72, 79},
+	{62, 16, 352, 968, 992, 6, 16, 20, 28, 30, 33, 36, 42, 50, 56, 57, 58, 61, 63, 65, 72, 74, 81},
+	{64, 17, 368, 968, 992, 7, 17, 21, 29, 31, 34, 37, 44, 52, 58, 59, 60, 63, 65, 67, 74, 76, 83},
+	{65, 18, 368, 968, 992, 7, 18, 22, 30, 32, 36, 39, 46, 56, 62, 63, 64, 69, 71, 73, 82, 84, 93},
 };
 // clang-format on
 
@@ -184,15 +186,17 @@ static_assert(offsetof(DeviceOps, uninit_device) == 64);
 
 } // namespace KIW_RELEASE
 
+/// Bytes of a mutex beyond the 40 that it has on amd64: libibverbs' objects contain one
+inline constexpr std::size_t wider = sizeof(pthread_mutex_t) - 40;
 /// Size of ibv_context, with which a verbs_context ends
-inline constexpr std::size_t context_size = 328;
+inline constexpr std::size_t context_size = 328 + wider;
 /// Room for what any release has in front of it
-inline constexpr std::size_t context_front = 696 - context_size;
+inline constexpr std::size_t context_front = 368;
 
 consteval bool has_room_for_all()
 {
 	for (const Layout &each : layouts)
-		if (each.verbs_context > context_front + context_size)
+		if (each.context_front > context_front)
 			return false;
 	return true;
 }
@@ -216,7 +220,7 @@ static_assert(offsetof(MemoryRegion, access) == 52);
 inline constexpr std::uint32_t qp_is_extended = 2;
 
 /// Bytes in an ibv_qp_ex of the first release, and in the largest one that there is room for
-inline constexpr std::size_t qp_ex_min = 344, qp_ex_max = 496;
+inline constexpr std::size_t qp_ex_min = 344 + wider, qp_ex_max = 496 + wider;
 /// Bytes in an ibv_qp_ex of the libibverbs that has loaded this provider; see rdma_core.cpp
 inline std::size_t qp_ex_size = sizeof(ibv_qp_ex);
 
@@ -232,12 +236,12 @@ struct QueuePair {
 	std::uint32_t &comp_mask() { return *reinterpret_cast<std::uint32_t *>(octets + qp_ex_size); }
 };
 
-static_assert(sizeof(ibv_qp) == 160);
+static_assert(sizeof(ibv_qp) == 160 + wider);
 static_assert(sizeof(ibv_qp_ex) <= qp_ex_max);
 static_assert(offsetof(ibv_qp_ex, wr_abort) + sizeof(void *) == qp_ex_min);
 static_assert(sizeof(QueuePair) == qp_ex_max + 16);
-static_assert(sizeof(ibv_cq) == 128);
-static_assert(sizeof(ibv_srq) == 128);
+static_assert(sizeof(ibv_cq) == 128 + wider);
+static_assert(sizeof(ibv_srq) == 128 + wider);
 static_assert(offsetof(ibv_cq_ex, async_events_completed) == offsetof(ibv_cq, async_events_completed));
 static_assert(sizeof(ibv_pd) == 16);
 static_assert(sizeof(ibv_ah) == 24);
