@@ -23,7 +23,7 @@ MAKEOVERRIDES :=
 given = $(filter command environment override,$(origin $(1)))
 pass = $(foreach v,$(1),$(if $(call given,$(v)),$(v)='$($(v))'))
 kbuild = $(MAKE) -C $(KDIR) $(call pass,ARCH CROSS_COMPILE LLVM W C V CF CHECK KCFLAGS KIWARP_GCOV) KIWARP_VERSION='$(version)'
-user = $(call pass,CROSS_COMPILE CC CXX CFLAGS CXXFLAGS LDFLAGS V)
+user = $(call pass,CROSS_COMPILE CC CXX NM CFLAGS CXXFLAGS LDFLAGS V)
 
 test_dirs := $(patsubst %/Makefile,%,$(wildcard tests/*/Makefile))
 kunit := $(and $(wildcard tests/kunit/Kbuild),$(shell grep -s '^CONFIG_KUNIT=' $(KDIR)/.config))
