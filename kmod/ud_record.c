@@ -298,6 +298,7 @@ static struct record_slot *record_begin(struct kiw_ud_records *rs, const struct 
 	rs->hash[i] = hash;
 	slot->key = *key;
 	kiw_record_begin(&slot->record, &d->write);
+	slot->deadline = jiffies + rs->timeout;
 	if (!rs->open++)
 		mod_delayed_work(system_percpu_wq, &rs->late, rs->timeout);
 	return slot;
@@ -322,10 +323,10 @@ static bool record_segment(struct kiw_ud_records *rs, const struct record_key *k
 	} else if (kiw_record_has(&slot->record, d->offset)) {
 		return record_drop(ud, KIW_STAT_UD_RECORD_LATE);
 	}
-	slot->deadline = jiffies + rs->timeout;
-	/* Where the region went meanwhile, the message stays incomplete. */
+	/* Where the region went meanwhile, the message stays incomplete, and is reported in time. */
 	if (!record_place(ud, packet, d))
 		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
+	slot->deadline = jiffies + rs->timeout;
 	kiw_record_add(&slot->record, d->offset);
 	if (slot->record.missing)
 		return true;

@@ -2,11 +2,14 @@
 //
 // Segments from plain sockets: some missing, again, in another order, wrong, too many. Nothing is answered, nothing is
 // written that isn't recorded, and the queue pair goes on.
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <memory>
 #include <string>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -15,6 +18,8 @@
 
 namespace record {
 namespace {
+
+using namespace std::chrono_literals;
 
 constexpr std::uint32_t size = 100; // of a segment
 
@@ -375,6 +380,31 @@ TEST_F(Impatient, AfterAWhileThatIsReported)
 	EXPECT_TRUE(segment_is(0, 1));
 	EXPECT_TRUE(segment_is(1, 0xee));
 	EXPECT_TRUE(right.quiet());
+}
+
+// Revoking the STag is what a program can do about a peer that keeps records in use.
+TEST_F(Impatient, SegmentsThatAreRefusedGiveNoTime)
+{
+	auto region = std::make_unique<vt::Region>(right.pd(), 4096);
+	const Forged all = {.rkey = region->rkey(), .remote = region->address(), .length = 2 * size, .seg_size = size};
+	const auto began = std::chrono::steady_clock::now();
+	std::jthread peer;
+
+	send(all, 0);
+	vt::wait_until([&] { return region->bytes(0, 1)[0] == 1; }, "the first segment");
+	region.reset();
+	// Well below the time-out, and far longer
+	peer = std::jthread([&](const std::stop_token &stop) {
+		while (!stop.stop_requested() && std::chrono::steady_clock::now() - began < 25s) {
+			send(all, 1);
+			std::this_thread::sleep_for(20ms);
+		}
+	});
+	const auto [status, opcode, record] = right.arrived();
+	EXPECT_LT(std::chrono::steady_clock::now() - began, 20s);
+	EXPECT_EQ(status, IBV_WC_SUCCESS);
+	EXPECT_EQ(record.valid, size);
+	expect_dropped("ud_record_timeouts", 1);
 }
 
 TEST_F(Impatient, AsManyAsThereAreRecords)
