@@ -12,6 +12,12 @@
 
 namespace {
 
+/// Quotient, rounded up
+constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by)
+{
+	return n / by + (n % by != 0);
+}
+
 /// Whether the segments of a bit have arrived; beyond the last bit, not
 bool arrived(const kiwarpdv_record &record, std::uint32_t bit)
 {
@@ -23,8 +29,8 @@ int for_each(const kiwarpdv_record &record, bool wanted, kiwarpdv_range_fn tell,
 {
 	if (record.unit == 0 || record.length == 0)
 		return 0;
-	const std::uint32_t bits =
-		std::min<std::uint32_t>((record.segs + record.unit - 1) / record.unit, KIWARPDV_MAP_BITS);
+	const auto bits = static_cast<std::uint32_t>(
+		std::min<std::uint64_t>(divide_up(record.segs, record.unit), KIWARPDV_MAP_BITS));
 	const std::uint64_t step = std::uint64_t{record.unit} * record.seg_size;
 
 	for (std::uint32_t bit = 0; bit < bits;) {
@@ -53,7 +59,7 @@ struct kiwarpdv_validity {
 	std::uint32_t granule;
 	std::uint64_t *bits;
 
-	std::uint64_t granules() const { return (length - 1) / granule + 1; }
+	std::uint64_t granules() const { return divide_up(length, granule); }
 	bool get(std::uint64_t n) const { return bits[n / 64] >> n % 64 & 1; }
 	void set(std::uint64_t n) { bits[n / 64] |= std::uint64_t{1} << n % 64; }
 	void clear(std::uint64_t n) { bits[n / 64] &= ~(std::uint64_t{1} << n % 64); }
@@ -79,7 +85,7 @@ struct kiwarpdv_validity {
 			return;
 		// The last granule may be short.
 		const std::uint64_t until = end == length ? granules() : end / granule;
-		for (std::uint64_t n = (first + granule - 1) / granule; n < until; n++)
+		for (std::uint64_t n = divide_up(first, granule); n < until; n++)
 			set(n);
 	}
 };

@@ -139,6 +139,19 @@ TEST(Validity, AgreesWithCounting)
 			}
 }
 
+// The last granule would end behind them.
+TEST(Validity, MayReachTheEndOfAllAddresses)
+{
+	constexpr std::uint64_t granules = std::uint64_t{1} << 32;
+	const Validity all(kiwarpdv_create_validity(0, UINT64_MAX, UINT32_MAX));
+	const kiwarpdv_record record = made(1, 4096, 4096, 1, 0, UINT64_MAX - 8192);
+
+	ASSERT_NE(all, nullptr);
+	kiwarpdv_add_record(all.get(), &record);
+	for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{1}, granules / 2, granules - 1, granules})
+		EXPECT_FALSE(kiwarpdv_is_valid(all.get(), n * UINT32_MAX, 1)) << n;
+}
+
 TEST(Validity, NonsenseIsRefused)
 {
 	errno = 0;
