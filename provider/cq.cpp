@@ -24,7 +24,7 @@ ibv_wc translate(const kiw_cqe &cqe)
 	ibv_wc wc{};
 
 	wc.wr_id = cqe.wr_id;
-	wc.status = static_cast<ibv_wc_status>(cqe.status);
+	wc.status = wc_status(cqe.status);
 	wc.opcode = wc_opcode(cqe.opcode);
 	wc.byte_len = cqe.byte_len;
 	wc.qp_num = cqe.qp_num;

@@ -49,7 +49,7 @@ int advance(Cq &cq)
 	Qp::from_cookie(cqe.cookie).complete(cqe);
 	cq.current = &cqe;
 	cq.ex.wr_id = cqe.wr_id;
-	cq.ex.status = static_cast<ibv_wc_status>(cqe.status);
+	cq.ex.status = wc_status(cqe.status);
 	return 0;
 }
 

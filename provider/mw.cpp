@@ -25,6 +25,10 @@ ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type)
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}
+	if (number_of(type) != IBV_MW_TYPE_1 && number_of(type) != IBV_MW_TYPE_2) {
+		errno = EINVAL;
+		return nullptr;
+	}
 	Owner<ibv_mw> mw = make<ibv_mw>();
 	if (!mw) {
 		errno = ENOMEM;

@@ -6,11 +6,23 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <infiniband/verbs.h>
+#include <type_traits>
 
 #include "kiwarp-abi.h"
 
 namespace kiw {
+
+/// The number in an enum that a program has set. Where it is none of the enum's, reading it as the enum is undefined.
+template <typename Enum>
+std::underlying_type_t<Enum> number_of(const Enum &set)
+{
+	std::underlying_type_t<Enum> number;
+
+	std::memcpy(&number, &set, sizeof(number));
+	return number;
+}
 
 /// What a send request names at the peer, and where in ibv_send_wr it stands.
 enum class Remote : std::uint8_t {
@@ -126,18 +138,22 @@ inline constexpr auto completions = by_op();
 } // namespace detail
 
 /// The row of an opcode of verbs, or nullptr.
-constexpr const SendOpcode *send_opcode(ibv_wr_opcode verb)
+constexpr const SendOpcode *send_opcode(std::uint32_t verb)
 {
-	const auto index = static_cast<std::size_t>(verb);
-
-	if (index >= detail::sends.size() || !detail::sends[index].flags)
+	if (verb >= detail::sends.size() || !detail::sends[verb].flags)
 		return nullptr;
-	return &detail::sends[index];
+	return &detail::sends[verb];
 }
 
 constexpr ibv_wc_opcode wc_opcode(std::uint8_t op)
 {
 	return detail::completions[op];
+}
+
+/// What the kernel never writes counts as a general error.
+constexpr ibv_wc_status wc_status(std::uint8_t status)
+{
+	return status <= IBV_WC_TM_RNDV_INCOMPLETE ? static_cast<ibv_wc_status>(status) : IBV_WC_GENERAL_ERR;
 }
 
 /// Whether a completion is one of the receive queue; verbs gives those a bit.

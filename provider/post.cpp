@@ -73,7 +73,7 @@ void write_remote(const Qp &qp, Remote remote, const ibv_send_wr &wr, kiw_wqe &w
 /// Writes one request into its slot. Returns 0, or EINVAL and the slot is as good as untouched.
 int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 {
-	const SendOpcode *row = send_opcode(wr.opcode);
+	const SendOpcode *row = send_opcode(number_of(wr.opcode));
 
 	if (!row || (row->feature & ~qp.features) || (wr.send_flags & ~row->flags) ||
 		too_many_sges(wr.num_sge, qp.sq.max_sge))

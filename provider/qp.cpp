@@ -63,7 +63,7 @@ Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr, const kiw_create_qp_req &o
 		return {};
 	}
 	// An older module refuses it, too, but may not say it like this.
-	if (attr->qp_type == IBV_QPT_UD && !(Context::from(pd->context).features & KIW_FEATURE_UD)) {
+	if (number_of(attr->qp_type) == IBV_QPT_UD && !(Context::from(pd->context).features & KIW_FEATURE_UD)) {
 		errno = EOPNOTSUPP;
 		return {};
 	}
@@ -128,7 +128,7 @@ int modify_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask)
 	}
 	if (const int error = ibv_cmd_modify_qp(ibv, attr, mask, &request, sizeof(request)))
 		return error;
-	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
+	if ((mask & IBV_QP_STATE) && number_of(attr->qp_state) == IBV_QPS_RESET) {
 		Qp &qp = Qp::from(ibv);
 
 		qp.forget_completions();

@@ -372,7 +372,8 @@ constexpr std::uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FL
 /// Returns 0 or an errno value.
 int check(ibv_context *context, const ibv_qp_init_attr_ex &attr)
 {
-	const std::uint64_t ops = attr.qp_type == IBV_QPT_UD ? ops_of_datagrams(context) : ops_of_connections(context);
+	const std::uint64_t ops =
+		number_of(attr.qp_type) == IBV_QPT_UD ? ops_of_datagrams(context) : ops_of_connections(context);
 
 	if (!(attr.comp_mask & IBV_QP_INIT_ATTR_PD))
 		return EINVAL;

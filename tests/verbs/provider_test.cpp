@@ -275,6 +275,49 @@ TEST_F(Provider, OpcodesOutsideTheFourAreRefused)
 	EXPECT_EQ(sq().produced(), 4);
 }
 
+// They aren't even values of the enums, which the compiler may rely on: see the Makefile.
+TEST_F(Provider, NumbersOutsideTheEnumsAreRefused)
+{
+	using AllocMw = ibv_mw *(*)(ibv_pd *, std::uint32_t type);
+	const auto alloc_mw = reinterpret_cast<AllocMw>(kiw::alloc_mw);
+
+	kernel.features() = KIW_FEATURE_MW;
+
+	for (const std::uint32_t number : {16U, 255U, 256U, 0x7fffffffU, UINT32_MAX}) {
+		ibv_send_wr wr = send_wr();
+		std::memcpy(&wr.opcode, &number, sizeof(wr.opcode));
+		EXPECT_EQ(post(wr), EINVAL) << number;
+		errno = 0;
+		EXPECT_EQ(alloc_mw(kernel.pd(), number), nullptr) << number;
+		EXPECT_EQ(errno, EINVAL) << number;
+	}
+	EXPECT_EQ(sq().produced(), 0);
+}
+
+TEST_F(Provider, StatesAndTypesMayBeAnyNumber)
+{
+	for (const std::uint32_t number : {8U, 255U, 256U, UINT32_MAX}) {
+		ibv_qp_init_attr init{};
+		init.send_cq = init.recv_cq = cq;
+		init.cap = {depth, depth, 4, 3, 100};
+		std::memcpy(&init.qp_type, &number, sizeof(number));
+		kernel.refuse_create = EINVAL; // the kernel knows them
+		EXPECT_EQ(kiw::create_qp(kernel.pd(), &init), nullptr) << number;
+		kernel.refuse_modify = EINVAL;
+		ibv_qp_attr attr{};
+		std::memcpy(&attr.qp_state, &number, sizeof(number));
+		EXPECT_EQ(kiw::modify_qp(qp, &attr, IBV_QP_STATE), EINVAL) << number;
+		kernel.refuse_create = kernel.refuse_modify = 0;
+		EXPECT_EQ(kiw::modify_qp(qp, &attr, IBV_QP_STATE), 0) << number;
+	}
+	kiw_cqe cqe = send_cqe(0);
+	ibv_wc wc{};
+	cqe.status = 32;
+	kernel.complete(cq, qp, cqe);
+	ASSERT_EQ(poll(&wc), 1);
+	EXPECT_EQ(wc.status, IBV_WC_GENERAL_ERR);
+}
+
 TEST_F(Provider, FlagsOutsideTheFourAreRefused)
 {
 	for (int bit = 4; bit < 32; bit++)
