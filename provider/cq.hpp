@@ -22,6 +22,9 @@ struct alignas(64) Cq {
 	};
 	CompletionRing ring;
 	Origin origin;
+	// The one thread that sleeps on the channel, or reads it, for kiwarpdv_poll_cq() and kiwarpdv_start_poll(),
+	// holds it; taken in front of the others.
+	Lock sleeping;
 	// A thread that arms the queue holds this one; it may hold lock, too, between ibv_start_poll() and
 	// ibv_end_poll(). Which ring it is changes under both.
 	Lock arming;

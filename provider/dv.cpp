@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <limits>
 #include <poll.h>
+#include <pthread.h>
 
 #pragma GCC visibility push(default)
 #include "kiwarpdv.h"
@@ -15,6 +17,7 @@
 
 #include "context.hpp"
 #include "cq.hpp"
+#include "opcodes.hpp"
 #include "private_abi.hpp"
 #include "qp.hpp"
 
@@ -60,6 +63,10 @@ public:
 	explicit Deadline(std::int64_t microseconds) : endless_(microseconds < 0)
 	{
 		::clock_gettime(CLOCK_MONOTONIC, &at_);
+		if (endless_) {
+			at_.tv_sec = std::numeric_limits<std::time_t>::max();
+			return;
+		}
 		at_.tv_sec += microseconds / 1000000;
 		at_.tv_nsec += microseconds % 1000000 * 1000;
 		if (at_.tv_nsec >= 1000000000) {
@@ -67,6 +74,9 @@ public:
 			at_.tv_sec++;
 		}
 	}
+
+	/// By CLOCK_MONOTONIC
+	const timespec &at() const { return at_; }
 
 	/// Waits until a descriptor is readable; 0, ETIMEDOUT or another errno value.
 	int await(int fd) const
@@ -101,7 +111,8 @@ private:
 	bool endless_;
 };
 
-/// Waits for an event of a CQ, which is armed, and takes it; 0 or an errno value.
+/// Waits for an event of a CQ, which is armed, and takes it; 0 or an errno value. Under the lock for sleeping, so that
+/// no other thread takes the event that this one has seen.
 int take_event(ibv_cq *cq, const Deadline &deadline)
 {
 	ibv_cq *of = nullptr;
@@ -110,13 +121,41 @@ int take_event(ibv_cq *cq, const Deadline &deadline)
 	if (const int error = deadline.await(cq->channel->fd))
 		return error;
 	if (ibv_get_cq_event(cq->channel, &of, &context))
-		return errno;
+		// A program that doesn't block in it may have been faster.
+		return errno == EAGAIN ? 0 : errno;
 	ibv_ack_cq_events(of, 1);
 	return 0;
 }
 
+/// As poll_for(). Under the lock for sleeping.
+template <typename Poll>
+int sleep_for(ibv_cq *cq, const Deadline &deadline, const Poll &poll)
+{
+	for (;;) {
+		if (const int error = req_notify_cq(cq, 0))
+			return -error;
+		// What came before the queue was armed tells of no event.
+		if (const int found = poll())
+			return found;
+		const int error = take_event(cq, deadline);
+		if (error == ETIMEDOUT)
+			return poll();
+		if (error)
+			return -error;
+	}
+}
+
+void let_next_sleep(void *sleeping)
+{
+	static_cast<Lock *>(sleeping)->unlock();
+}
+
 /// Calls poll until it finds something, fails, or the time is over. It returns 0 when it found nothing. Returns what
 /// poll did last, or a negative errno value.
+///
+/// One event may tell of several completions, and wakes one thread. So only one sleeps on the channel, and the others
+/// wait for it: with whatever it leaves, also by a time-out or because it was cancelled, the next one looks into the
+/// queue, arms it and sleeps in its place.
 template <typename Poll>
 int poll_for(ibv_cq *cq, std::int64_t timeout, const Poll &poll)
 {
@@ -124,25 +163,16 @@ int poll_for(ibv_cq *cq, std::int64_t timeout, const Poll &poll)
 
 	if (found != 0 || timeout == 0)
 		return found;
-	if (!cq->channel)
+	if (!cq->channel || cq->channel->refcnt > 1)
 		return -EINVAL;
 	const Deadline deadline(timeout);
-	for (;;) {
-		if (const int error = req_notify_cq(cq, 0))
-			return -error;
-		// What came before the queue was armed tells of no event.
-		found = poll();
-		if (found != 0)
-			return found;
-		const int error = take_event(cq, deadline);
-		if (error == ETIMEDOUT)
-			return poll();
-		if (error)
-			return -error;
-		found = poll();
-		if (found != 0)
-			return found;
-	}
+	Lock &sleeping = Cq::from(cq).sleeping;
+	if (const int error = sleeping.lock_until(deadline.at()))
+		return error == ETIMEDOUT ? poll() : -error;
+	pthread_cleanup_push(let_next_sleep, &sleeping);
+	found = sleep_for(cq, deadline, poll);
+	pthread_cleanup_pop(1);
+	return found;
 }
 
 /// The second slot of a record's completion
@@ -189,8 +219,8 @@ ibv_qp *kiwarpdv_create_qp(
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}
-	if (attr->qp_type != IBV_QPT_UD || own.udp_port > UINT16_MAX || own.seg_size > KIW_RECORD_MAX_SEG_SIZE ||
-		own.record_timeout > KIW_RECORD_MAX_TIMEOUT) {
+	if (kiw::number_of(attr->qp_type) != IBV_QPT_UD || own.udp_port > UINT16_MAX ||
+		own.seg_size > KIW_RECORD_MAX_SEG_SIZE || own.record_timeout > KIW_RECORD_MAX_TIMEOUT) {
 		errno = EINVAL;
 		return nullptr;
 	}

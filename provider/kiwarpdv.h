@@ -148,12 +148,13 @@ void kiwarpdv_invalidate(struct kiwarpdv_validity *validity, uint64_t addr, uint
 /**
  * Polls as ibv_poll_cq(), and sleeps while there is nothing.
  *
- * The queue needs a completion channel that no other queue uses, with no event that isn't acknowledged when this is
- * called by several threads. It is armed while this sleeps, and may be afterwards.
+ * Several threads may call this. The queue needs a completion channel that no other queue uses, and of which nothing
+ * else reads events meanwhile. It is armed while this sleeps, and may be afterwards. Between ibv_start_poll() and
+ * ibv_end_poll() of another thread this waits for that, and then the time doesn't count.
  *
  * @param max at least 1
  * @param timeout_us microseconds at most, 0: as ibv_poll_cq(), negative: for ever
- * @return how many, 0 when the time is over, or negative: -EINVAL without a channel, -EINTR after a signal, and those of
+ * @return how many, 0 when the time is over, or negative: -EINVAL without such a channel, -EINTR after a signal, and those of
  *	ibv_poll_cq()
  */
 int kiwarpdv_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc, int64_t timeout_us);

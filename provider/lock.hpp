@@ -4,7 +4,9 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
+#include <ctime>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,6 +26,22 @@ public:
 		if (!word_.compare_exchange_strong(
 			    expected, held, std::memory_order_acquire, std::memory_order_relaxed)) [[unlikely]]
 			lock_contended();
+	}
+
+	/// Waits until a time of CLOCK_MONOTONIC at most. Returns 0, or ETIMEDOUT or EINTR without the lock.
+	int lock_until(const timespec &until)
+	{
+		std::uint32_t expected = free;
+
+		if (word_.compare_exchange_strong(expected, held, std::memory_order_acquire, std::memory_order_relaxed))
+			return 0;
+		// A thread that was woken tries again, whatever time it is: no other was.
+		while (word_.exchange(wanted, std::memory_order_acquire) != free)
+			if (::syscall(SYS_futex, &word_, FUTEX_WAIT_BITSET_PRIVATE, wanted, &until, nullptr,
+				    FUTEX_BITSET_MATCH_ANY) &&
+				errno != EAGAIN)
+				return errno;
+		return 0;
 	}
 
 	void unlock()

@@ -3,6 +3,7 @@
 // Messages that one queue pair writes through another, over a good network and over a bad one.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include "../verbs/link.hpp"
 #include "target.hpp"
@@ -446,6 +448,42 @@ TEST(PollWithTimeout, WakesWhenThereIsSomething)
 		ibv_end_poll(right.recv_cq_ex());
 		writer.join();
 	}
+}
+
+// Each call ends in its time, and what came together wakes as many threads as there are messages.
+TEST(PollWithTimeout, SeveralThreadsShareAQueue)
+{
+	constexpr int messages = 300;
+	Writer left;
+	const Target right;
+	const ud::Ah ah = left.ah(ud::ipv4.left, right, ud::ipv4.right);
+	std::atomic<int> arrived = 0;
+	std::atomic<bool> late = false;
+	std::vector<std::jthread> threads;
+
+	for (int i = 0; i < 3; i++)
+		threads.emplace_back([&](const std::stop_token &stop) {
+			while (!stop.stop_requested()) {
+				ibv_poll_cq_attr attr{};
+				const double began = seconds(CLOCK_MONOTONIC);
+				const int error = kiwarpdv_start_poll(right.recv_cq_ex(), &attr, 100'000);
+				if (seconds(CLOCK_MONOTONIC) - began > 20)
+					late = true;
+				if (error) {
+					ASSERT_EQ(error, ENOENT);
+					continue;
+				}
+				arrived++;
+				ibv_end_poll(right.recv_cq_ex());
+			}
+		});
+	for (int i = 1; i <= messages; i++) {
+		left.write({ah.get(), right.number()}, right.remote(), right.rkey(), 0, 3000);
+		vt::wait_until([&] { return arrived > i - 50; }, "messages");
+	}
+	vt::wait_until([&] { return arrived == messages; }, "all messages");
+	threads.clear();
+	EXPECT_FALSE(late);
 }
 
 } // namespace

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <poll.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
@@ -257,6 +259,26 @@ int __wrap_sched_yield()
 	return __real_sched_yield();
 }
 // NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,cert-dcl50-cpp)
+
+/// An event is the address of its queue.
+int ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **context)
+{
+	static std::mutex reading;
+	pollfd descriptor = {.fd = channel->fd, .events = POLLIN, .revents = 0};
+
+	// Whichever thread was told of the event is here by then.
+	usleep(20000);
+	const std::lock_guard guard(reading);
+	if (poll(&descriptor, 1, 0) != 1) {
+		FakeKernel::instance->vain_reads++;
+		errno = EAGAIN;
+		return -1;
+	}
+	*context = nullptr;
+	return read(channel->fd, cq, sizeof(*cq)) == sizeof(*cq) ? 0 : -1;
+}
+
+void ibv_ack_cq_events(ibv_cq *, unsigned int) {}
 
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ibv_cq *cq, void *, std::size_t,
 	void *response, std::size_t response_size)

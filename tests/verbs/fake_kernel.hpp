@@ -92,6 +92,8 @@ public:
 	std::atomic<int> refuse_write = 0;
 	std::atomic<int> refused_writes = 0;
 	std::atomic<int> yields = 0;
+	/// Calls of ibv_get_cq_event() that found none: libibverbs would sleep there
+	std::atomic<int> vain_reads = 0;
 	FakeDoorbell last_doorbell{};
 
 	/// Lets a test falsify what create_cq, create_srq and create_qp answer.
