@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A message is known by its sender's address and port and its number. A segment of one that is over
- * is dropped before it is placed: the program may be using the memory by now. This holds as long as
- * the message is among the last KIW_UD_PAST.
+ * is dropped before it is placed: the program may be using the memory by now. What is over is
+ * remembered by sender, see struct kiw_past. When there are more than KIW_UD_SENDERS, the one that
+ * has been silent for the longest is forgotten. A stranger needs the Q_Key and an STag to forge so
+ * many, and with these could write there without any late segment.
  */
 #include "ud_record.h"
 
@@ -10,6 +12,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/jhash.h>
+#include <linux/list.h>
 #include <linux/random.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
@@ -26,6 +29,15 @@
 #include "ud_rx.h"
 #include "proto/dgram.h"
 #include "proto/record.h"
+
+/*
+ * How long a sender may be silent and is known as the same, in jiffies: the longest that a datagram
+ * is under way in a network (RFC 9293 section 3.4.2). Then another may have the port.
+ */
+#define RECORD_SILENCE (120 * HZ)
+
+/* Lists of senders: with these, struct kiw_ud_records is just below 64 KB */
+#define RECORD_LISTS 128
 
 /* Slots that a completion takes: struct kiw_cqe and struct kiw_cqe_record */
 #define RECORD_CQES 2
@@ -55,17 +67,35 @@ struct record_slot {
 };
 
 /**
+ * struct record_sender - a sender of messages that are over
+ * @link: in one of kiw_ud_records.senders
+ * @age: in kiw_ud_records.ages
+ * @from: address; those of IPv4 are mapped
+ * @port: UDP port
+ * @last: jiffies when the last of its messages was over
+ * @past: which were
+ */
+struct record_sender {
+	struct hlist_node	link;
+	struct list_head	age;
+	struct in6_addr		from;
+	u32			port;
+	unsigned long		last;
+	struct kiw_past		past;
+};
+
+/**
  * struct kiw_ud_records - a target
  * @ud: QP's part
  * @timeout: jiffies
  * @seed: of the hashes
  * @open: slots in use
  * @hash: of the key of each slot, never 0; 0: the slot is free
- * @past_hash: the same of messages that are over
- * @past_next: the oldest of them, which is forgotten next
- * @past: their keys
+ * @senders: of messages that are over, by address and port
+ * @ages: all of @sender, the one that has been silent for the longest at the end
  * @late: the work that looks for deadlines; queued as long as there are some
  * @slot: messages that are incomplete
+ * @sender: those of @senders, and those that are still free
  */
 struct kiw_ud_records {
 	struct kiw_ud		*ud;
@@ -73,11 +103,11 @@ struct kiw_ud_records {
 	u32			seed;
 	u32			open;
 	u32			hash[KIW_UD_RECORDS];
-	u32			past_hash[KIW_UD_PAST];
-	u32			past_next;
-	struct record_key	past[KIW_UD_PAST];
+	struct hlist_head	senders[RECORD_LISTS];
+	struct list_head	ages;
 	struct delayed_work	late;
 	struct record_slot	slot[KIW_UD_RECORDS];
+	struct record_sender	sender[KIW_UD_SENDERS];
 };
 
 /* --- messages ------------------------------------------------------------------------------- */
@@ -111,25 +141,61 @@ static struct record_slot *record_find(struct kiw_ud_records *rs, const struct r
 	return NULL;
 }
 
-static bool record_is_past(const struct kiw_ud_records *rs, const struct record_key *key, u32 hash)
+static struct hlist_head *record_senders(struct kiw_ud_records *rs, const struct record_key *key)
 {
-	u32 i;
+	BUILD_BUG_ON(offsetof(struct record_key, id) % sizeof(u32));
+	return &rs->senders[jhash2((const u32 *)key,
+				   offsetof(struct record_key, id) / sizeof(u32), rs->seed) %
+			    RECORD_LISTS];
+}
 
-	for (i = 0; i < KIW_UD_PAST; i++) {
-		if (rs->past_hash[i] == hash && !memcmp(&rs->past[i], key, sizeof(*key)))
+static bool record_is_from(const struct record_sender *sender, const struct record_key *key)
+{
+	return sender->port == key->port && ipv6_addr_equal(&sender->from, &key->from) &&
+	       kiw_past_reaches(&sender->past, key->id) &&
+	       time_before(jiffies, sender->last + RECORD_SILENCE);
+}
+
+/* Is the message over? */
+static bool record_is_past(struct kiw_ud_records *rs, const struct record_key *key)
+{
+	const struct record_sender *sender;
+
+	hlist_for_each_entry(sender, record_senders(rs, key), link) {
+		if (record_is_from(sender, key) && kiw_past_has(&sender->past, key->id))
 			return true;
 	}
 	return false;
 }
 
-/* A message is over: its slot is free, and its segments are late from now on. */
+/* A message is over: its segments are late from now on. */
+static void record_remember(struct kiw_ud_records *rs, const struct record_key *key)
+{
+	struct hlist_head *senders = record_senders(rs, key);
+	struct record_sender *sender;
+
+	hlist_for_each_entry(sender, senders, link) {
+		if (record_is_from(sender, key)) {
+			kiw_past_add(&sender->past, key->id);
+			goto known;
+		}
+	}
+	sender = list_last_entry(&rs->ages, struct record_sender, age);
+	hlist_del_init(&sender->link);
+	hlist_add_head(&sender->link, senders);
+	sender->from = key->from;
+	sender->port = key->port;
+	kiw_past_begin(&sender->past, key->id);
+known:
+	sender->last = jiffies;
+	list_move(&sender->age, &rs->ages);
+}
+
+/* A message is over, and its slot is free. */
 static void record_end(struct kiw_ud_records *rs, struct record_slot *slot)
 {
-	u32 i = slot - rs->slot, past = rs->past_next++ % KIW_UD_PAST;
-
-	rs->past[past] = slot->key;
-	rs->past_hash[past] = rs->hash[i];
-	rs->hash[i] = 0;
+	record_remember(rs, &slot->key);
+	rs->hash[slot - rs->slot] = 0;
 	rs->open--;
 }
 
@@ -280,7 +346,7 @@ static struct record_slot *record_begin(struct kiw_ud_records *rs, const struct 
 	struct record_slot *slot;
 	u32 i;
 
-	if (record_is_past(rs, key, hash)) {
+	if (record_is_past(rs, key)) {
 		record_drop(ud, KIW_STAT_UD_RECORD_LATE);
 		return NULL;
 	}
@@ -336,17 +402,21 @@ static bool record_segment(struct kiw_ud_records *rs, const struct record_key *k
 }
 
 /* A message of one segment */
-static bool record_whole(struct kiw_ud *ud, const struct record_key *key,
+static bool record_whole(struct kiw_ud_records *rs, const struct record_key *key,
 			 const struct kiw_ud_packet *packet, const struct kiw_dgram *d)
 {
+	struct kiw_ud *ud = rs->ud;
 	struct kiw_record r;
 
+	if (record_is_past(rs, key))
+		return record_drop(ud, KIW_STAT_UD_RECORD_LATE);
 	if (!kiw_cq_hold(record_cq(ud), RECORD_CQES))
 		return record_drop(ud, KIW_STAT_UD_RECORD_FULL);
 	if (!record_place(ud, packet, d)) {
 		kiw_cq_unhold(record_cq(ud), RECORD_CQES);
 		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
 	}
+	record_remember(rs, key);
 	kiw_record_begin(&r, &d->write);
 	kiw_record_add(&r, 0);
 	return record_report(ud, key, &r, IB_WC_SUCCESS);
@@ -362,13 +432,14 @@ bool kiw_ud_record(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
 	record_key_init(&key, packet->skb, d->write.id);
 	if (kiw_dgram_segs(&d->write) == 1)
-		return record_whole(ud, &key, packet, d);
+		return record_whole(ud->records, &key, packet, d);
 	return record_segment(ud->records, &key, packet, d);
 }
 
 int kiw_ud_record_open(struct kiw_ud *ud, u32 timeout)
 {
 	struct kiw_ud_records *rs = kvzalloc(sizeof(*rs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	u32 i;
 
 	BUILD_BUG_ON(KIW_RECORD_MAX_SEGS != KIW_DGRAM_MAX_SEGS);
 	BUILD_BUG_ON(KIW_RECORD_MAX_SEG_SIZE != KIW_DGRAM_MAX_SEG);
@@ -377,6 +448,9 @@ int kiw_ud_record_open(struct kiw_ud *ud, u32 timeout)
 	rs->ud = ud;
 	rs->timeout = msecs_to_jiffies(timeout ?: KIW_RECORD_TIMEOUT);
 	rs->seed = get_random_u32();
+	INIT_LIST_HEAD(&rs->ages);
+	for (i = 0; i < KIW_UD_SENDERS; i++)
+		list_add(&rs->sender[i].age, &rs->ages);
 	INIT_DELAYED_WORK(&rs->late, record_late);
 	ud->records = rs;
 	return 0;

@@ -5,7 +5,7 @@
  * Segments are placed as they come, in any order. A message is reported once: when all of it is
  * there, or when nothing came for a while. Before any of it is placed, there is room for a record
  * and for the completion; else it is dropped, so that nothing is ever written unrecorded. A message
- * of one segment needs no record.
+ * of one segment needs no record. No message is reported twice, and none written to again that was.
  *
  * All of it is protected by kiw_ud.lock.
  */
@@ -20,8 +20,8 @@ struct kiw_ud_packet;
 
 /* Messages of several segments that may be incomplete at a time, of all peers of a QP together */
 #define KIW_UD_RECORDS 64
-/* Messages that are over and are remembered, so that late segments of theirs are known as such */
-#define KIW_UD_PAST 256
+/* Senders of messages that are over, which are remembered, so that late segments are known as such */
+#define KIW_UD_SENDERS 256
 
 /**
  * kiw_ud_record_open() - make a new QP a target

@@ -40,3 +40,33 @@ void kiw_record_map(const struct kiw_record *r, u64 map[KIW_RECORD_MAP_BITS / 64
 			map[n / unit / 64] &= ~((u64)1 << n / unit % 64);
 	}
 }
+
+void kiw_past_begin(struct kiw_past *p, u32 id)
+{
+	memset(p->over, 0, sizeof(p->over));
+	p->highest = id;
+	kiw_past_add(p, id);
+}
+
+bool kiw_past_has(const struct kiw_past *p, u32 id)
+{
+	u32 behind = p->highest - id, n = id % KIW_PAST_NUMBERS;
+
+	if (behind > KIW_PAST_REACH)
+		return false;	/* ahead */
+	return behind >= KIW_PAST_NUMBERS || (p->over[n / 64] >> n % 64 & 1);
+}
+
+void kiw_past_add(struct kiw_past *p, u32 id)
+{
+	u32 ahead = id - p->highest, n;
+
+	if (ahead <= KIW_PAST_REACH) {
+		/* The places of those that are too far behind from now on */
+		for (n = id - min_t(u32, ahead, KIW_PAST_NUMBERS); n++ != id;)
+			p->over[n % KIW_PAST_NUMBERS / 64] &= ~((u64)1 << n % 64);
+		p->highest = id;
+	}
+	if (p->highest - id < KIW_PAST_NUMBERS)
+		p->over[id % KIW_PAST_NUMBERS / 64] |= (u64)1 << id % 64;
+}

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "proto/record.h"
 #include "support.hpp"
@@ -133,6 +136,88 @@ TEST(Record, a_segment_must_say_the_same_as_the_first)
 	other = w;
 	other.id++;
 	EXPECT_FALSE(kiw_record_same(&r, &other));
+}
+
+// --- messages of a sender ------------------------------------------------------------------------
+
+kiw_past past(std::uint32_t id)
+{
+	kiw_past p;
+
+	std::memset(&p, 0xee, sizeof(p));
+	kiw_past_begin(&p, id);
+	return p;
+}
+
+// Numbers around 0 as well as others
+constexpr std::uint32_t starts[] = {0, 1, 1023, 5000, 0x7fffffff, 0x80000000, 0xfffffc00, 0xffffffff};
+
+TEST(Past, begins_with_one_number)
+{
+	for (const std::uint32_t id : starts) {
+		const kiw_past p = past(id);
+
+		EXPECT_TRUE(kiw_past_has(&p, id));
+		for (std::uint32_t n = 1; n < KIW_PAST_NUMBERS; n++)
+			EXPECT_FALSE(kiw_past_has(&p, id - n)) << n;
+		for (std::uint32_t n = 1; n < 3 * KIW_PAST_NUMBERS; n++)
+			EXPECT_FALSE(kiw_past_has(&p, id + n)) << n;
+	}
+}
+
+TEST(Past, what_is_far_behind_is_over)
+{
+	for (const std::uint32_t id : starts) {
+		const kiw_past p = past(id);
+
+		EXPECT_FALSE(kiw_past_has(&p, id - KIW_PAST_NUMBERS + 1));
+		for (const std::uint32_t behind :
+			{std::uint32_t{KIW_PAST_NUMBERS}, std::uint32_t{KIW_PAST_NUMBERS} + 1, KIW_PAST_REACH})
+			EXPECT_TRUE(kiw_past_has(&p, id - behind)) << behind;
+		EXPECT_FALSE(kiw_past_has(&p, id + KIW_PAST_REACH));
+	}
+}
+
+TEST(Past, reaches_as_far_in_both_directions)
+{
+	for (const std::uint32_t id : starts) {
+		const kiw_past p = past(id);
+
+		for (const std::uint32_t n : {0U, 1U, KIW_PAST_REACH - 1, KIW_PAST_REACH}) {
+			EXPECT_TRUE(kiw_past_reaches(&p, id + n)) << n;
+			EXPECT_TRUE(kiw_past_reaches(&p, id - n)) << n;
+		}
+		for (const std::uint32_t n : {KIW_PAST_REACH + 1, 0x7fffffffU, 0x80000000U}) {
+			EXPECT_FALSE(kiw_past_reaches(&p, id + n)) << n;
+			EXPECT_FALSE(kiw_past_reaches(&p, id - n)) << n;
+		}
+	}
+}
+
+// Any order, beside a set of all numbers
+TEST(Past, agrees_with_a_set)
+{
+	std::mt19937 random(1); // NOLINT(cert-msc32-c,cert-msc51-cpp)
+
+	for (const std::uint32_t start : starts) {
+		kiw_past p = past(start);
+		std::set<std::int64_t> over{0}; // from the start on
+		std::int64_t highest = 0;
+
+		for (int i = 0; i < 3000; i++) {
+			const std::int64_t step = random() % 200 ? random() % 60 : random() % 3000;
+			const std::int64_t n = highest + step - 30;
+			const auto id = static_cast<std::uint32_t>(start + n);
+			const bool is_over = n <= highest - KIW_PAST_NUMBERS || over.contains(n);
+
+			ASSERT_EQ(kiw_past_has(&p, id), is_over) << start << " " << n << " " << highest;
+			kiw_past_add(&p, id);
+			ASSERT_TRUE(kiw_past_has(&p, id));
+			over.insert(n);
+			highest = std::max(highest, n);
+			EXPECT_EQ(p.highest, static_cast<std::uint32_t>(start + highest));
+		}
+	}
 }
 
 } // namespace

@@ -57,10 +57,10 @@ protected:
 	/// A message behind all others: when it has come, they have been judged.
 	void expect_good() const
 	{
-		Forged good = message(1, 0x77777777);
+		Forged good = message(1, good_id++);
 		good.remote += 100000;
 		send(good, 0);
-		EXPECT_EQ(right.arrived().record.msg_id, 0x77777777);
+		EXPECT_EQ(right.arrived().record.msg_id, good.id);
 		EXPECT_EQ(right.state(), IBV_QPS_RTS);
 	}
 	bool segment_is(std::uint32_t n, std::uint8_t value) const
@@ -73,6 +73,9 @@ protected:
 	Target right;
 	ud::Socket socket{"left", "10.77.0.1"};
 	std::vector<std::uint64_t> before;
+
+private:
+	mutable std::uint32_t good_id = 0x77777777;
 };
 
 TEST_F(Forgery, AnyOrderIsGood)
@@ -137,6 +140,102 @@ TEST_F(Forgery, AgainIsNotPlacedAgain)
 	EXPECT_TRUE(segment_is(0, 1));
 	EXPECT_TRUE(segment_is(2, 3));
 	EXPECT_TRUE(right.quiet());
+}
+
+// However many messages of this sender and of others come in between
+TEST_F(Forgery, AMessageThatIsOverStaysSo)
+{
+	const ud::Socket other("left", "10.77.0.1");
+	const auto whole = [&](const ud::Socket &from, std::uint32_t id) {
+		Forged all = message(2, id);
+		all.remote += 1000;
+		for (const std::uint32_t n : {0, 1})
+			from.send("10.77.0.2", right.number(), segment(all, n * size, 1));
+		EXPECT_EQ(right.arrived().record.msg_id, id);
+	};
+
+	for (const std::uint32_t n : {0, 1})
+		send(message(2, 5000), n);
+	EXPECT_EQ(right.arrived().record.msg_id, 5000);
+	for (std::uint32_t i = 1; i <= 400; i++) {
+		whole(socket, 5000 + i * 7);
+		whole(other, 90000 + i);
+	}
+	for (const std::uint32_t n : {0, 1})
+		send(segment(message(2, 5000), n * size, 0x99));
+	for (const std::uint32_t n : {0, 1})
+		send(segment(message(2, 5001), n * size, 0x99)); // too far behind by now
+	expect_good();
+	expect_dropped("ud_record_late", 4);
+	EXPECT_TRUE(segment_is(0, 1));
+	EXPECT_TRUE(segment_is(1, 2));
+	EXPECT_TRUE(right.quiet());
+}
+
+TEST_F(Forgery, AMessageOfOneSegmentComesOnce)
+{
+	send(message(1, 9), 0);
+	EXPECT_EQ(right.arrived().record.msg_id, 9);
+	send(segment(message(1, 9), 0, 0x99));
+	expect_good();
+	expect_dropped("ud_record_late", 1);
+	EXPECT_TRUE(segment_is(0, 1));
+	EXPECT_TRUE(right.quiet());
+}
+
+// The network may let later messages overtake.
+TEST_F(Forgery, MessagesComeInAnyOrder)
+{
+	for (const std::uint32_t id : {0xfffffff0U, 1000U, 20U, 0xfffffff5U, 999U}) {
+		for (const std::uint32_t n : {1, 0})
+			send(message(2, id), n);
+		EXPECT_EQ(right.arrived().record.msg_id, id);
+	}
+	expect_dropped("ud_record_late", 0);
+}
+
+// A program that has got the port of another begins at a number that isn't near.
+TEST_F(Forgery, ASenderThatBeginsAnewIsHeard)
+{
+	const auto expect_arrival = [&](std::uint32_t id) {
+		send(message(1, id), 0);
+		EXPECT_EQ(right.arrived().record.msg_id, id);
+	};
+
+	for (const std::uint32_t id : {0x80000000U, 0x10000000U, 0xf0000000U, 0x0fe00000U})
+		expect_arrival(id);
+	for (const std::uint32_t id : {0x80000000U, 0x10000000U, 0xf0000000U, 0x0fe00000U})
+		send(segment(message(1, id), 0, 0x99));
+	expect_arrival(0x80000001);
+	expect_dropped("ud_record_late", 4);
+	EXPECT_TRUE(segment_is(0, 1));
+}
+
+// There is room for 256 senders. The one that said nothing for the longest is forgotten, and no other.
+TEST_F(Forgery, AsManySendersAsThereIsRoomForAreRemembered)
+{
+	const ud::Spoofer spoofer("left");
+	const auto others = [&](std::uint16_t first, std::uint16_t count) {
+		for (std::uint16_t i = 0; i < count; i++) {
+			Forged all = message(1, 7);
+			all.remote += 1000;
+			spoofer.send("10.77.0.1", first + i, "10.77.0.2", right.number(), segment(all, 0, 5));
+			EXPECT_EQ(right.arrived().record.src_qp, first + i);
+		}
+	};
+
+	spoofer.send("10.77.0.1", 19000, "10.77.0.2", right.number(), segment(message(1, 7), 0, 1));
+	EXPECT_EQ(right.arrived().record.src_qp, 19000);
+	others(20000, 255);
+	spoofer.send("10.77.0.1", 19000, "10.77.0.2", right.number(), segment(message(1, 7), 0, 0x99));
+	expect_dropped("ud_record_late", 1);
+	EXPECT_TRUE(segment_is(0, 1));
+	others(30000, 1);
+	spoofer.send("10.77.0.1", 20000, "10.77.0.2", right.number(), segment(message(1, 7), 0, 0x99));
+	expect_dropped("ud_record_late", 2);
+	spoofer.send("10.77.0.1", 19000, "10.77.0.2", right.number(), segment(message(1, 7), 0, 0x42));
+	EXPECT_EQ(right.arrived().record.src_qp, 19000);
+	EXPECT_TRUE(segment_is(0, 0x42));
 }
 
 TEST_F(Forgery, ContradictionsAreRefused)
