@@ -172,7 +172,7 @@ static inline void kiw_region_reopen(struct kiw_region *region)
  * @stag: index and key
  * @access: IB_ACCESS_* that are needed; 0 for what is local and reads
  * @addr: first byte
- * @len: bytes, not 0
+ * @len: bytes; with 0 all is checked but @addr
  * @use: the use; if all is well, kiw_region_end() has to follow, in the same context
  *
  * Any context but hard interrupts.
@@ -189,7 +189,7 @@ enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int ac
  * @stag: index and key
  * @access: IB_ACCESS_* that are needed
  * @addr: first byte
- * @len: bytes, not 0
+ * @len: bytes; with 0 all is checked but @addr
  *
  * Any context but hard interrupts.
  *

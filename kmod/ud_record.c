@@ -313,11 +313,10 @@ static bool record_is_unicast(const struct sk_buff *skb)
 	return PKTINFO_SKB_CB(skb)->ipi_spec_dst.s_addr == ip_hdr(skb)->daddr;
 }
 
-/* May the peer write to all of the message? */
+/* May the peer write to all of the message? One without bytes needs a region and the right, too. */
 static bool record_may_write(const struct kiw_ud *ud, const struct kiw_dgram_write *w)
 {
-	return !w->length || !kiw_region_check(ud->qp, w->stag, IB_ACCESS_REMOTE_WRITE, w->to,
-					       w->length);
+	return !kiw_region_check(ud->qp, w->stag, IB_ACCESS_REMOTE_WRITE, w->to, w->length);
 }
 
 static bool record_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
@@ -327,7 +326,7 @@ static bool record_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 	enum kiw_region_fault fault;
 
 	if (!d->payload_len)
-		return true;
+		return record_may_write(ud, &d->write);
 	kiw_ud_source_open(&src, packet, d);
 	fault = kiw_ud_place(ud->qp, &src, d->write.stag, IB_ACCESS_REMOTE_WRITE,
 			     d->write.to + d->offset, d->payload_len);

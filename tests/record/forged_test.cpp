@@ -370,15 +370,26 @@ TEST_F(Forgery, HeadersThatDisagreeAreMalformed)
 	EXPECT_TRUE(vt::all_equal(right.bytes(0, 1000), 0xee));
 }
 
-TEST_F(Forgery, EmptyMessagesNeedNoRegion)
+// What a stranger needs for a completion is an STag, also where there is nothing to place.
+TEST_F(Forgery, EmptyMessagesNeedARegion)
 {
-	send(segment({.rkey = 5, .remote = 7, .length = 0, .seg_size = 1}, 0, 0));
+	const vt::Pd other_pd = vt::make_pd(right.context());
+	const vt::Region other(other_pd.get(), 4096);
+	const vt::Region local(right.pd(), 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+
+	for (const std::uint32_t rkey : {std::uint32_t{5}, right.rkey() ^ 1, other.rkey(), local.rkey()})
+		send(segment({.rkey = rkey, .remote = right.remote(), .length = 0, .seg_size = 1}, 0, 0));
+	expect_good();
+	expect_dropped("ud_record_refused", 4);
+	// It has no bytes that could be outside.
+	send(segment({.rkey = right.rkey(), .remote = 7, .length = 0, .seg_size = 1}, 0, 0));
 	const kiwarpdv_record record = right.arrived().record;
 	EXPECT_EQ(record.length, 0);
-	EXPECT_EQ(record.rkey, 5);
+	EXPECT_EQ(record.rkey, right.rkey());
 	EXPECT_EQ(record.map[0], 1);
 	EXPECT_TRUE(holes(record).empty());
 	EXPECT_TRUE(valid(record).empty());
+	EXPECT_TRUE(right.quiet());
 }
 
 TEST_F(Forgery, GroupsAreNotWrittenTo)

@@ -219,7 +219,7 @@ TEST_F(Writes, WhatCannotBeReadIsNotSent)
 
 TEST_F(Writes, LongerThanTheLongestIsRefused)
 {
-	EXPECT_EQ(left.post(to(), 0, 0, 0, 0, 1), 0);
+	EXPECT_EQ(left.post(to(), 0, right.rkey(), 0, 0, 1), 0);
 	EXPECT_EQ(left.sent().status, IBV_WC_SUCCESS);
 	right.arrived(); // of no bytes, to wherever
 	ibv_qp_ex *ex = ibv_qp_to_qp_ex(left.qp());
