@@ -41,6 +41,7 @@ static const struct rdma_stat_desc stats_names[STATS_NUM] = {
 	[KIW_STAT_UD_CRC_ERRORS].name	= "ud_crc_errors",
 	[KIW_STAT_UD_NOT_READY].name	= "ud_not_ready",
 	[KIW_STAT_UD_QKEY_ERRORS].name	= "ud_qkey_errors",
+	[KIW_STAT_UD_STRAYS].name	= "ud_strays",
 	[KIW_STAT_UD_NO_RECEIVES].name	= "ud_no_receives",
 	[KIW_STAT_UD_TOO_LONG].name	= "ud_too_long",
 	[KIW_STAT_UD_BAD_RECEIVES].name	= "ud_bad_receives",

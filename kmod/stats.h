@@ -39,6 +39,7 @@ enum kiw_stat {
 	KIW_STAT_UD_CRC_ERRORS,
 	KIW_STAT_UD_NOT_READY,		/* the QP doesn't receive in its state */
 	KIW_STAT_UD_QKEY_ERRORS,
+	KIW_STAT_UD_STRAYS,		/* to a group or by broadcast, to a QP's own number */
 	KIW_STAT_UD_NO_RECEIVES,	/* nothing was posted for them */
 	/* Datagrams that completed a receive request with an error */
 	KIW_STAT_UD_TOO_LONG,

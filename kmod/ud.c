@@ -165,7 +165,7 @@ static void ud_data_ready(struct sock *sk)
 		skb = skb_recv_udp(sk, MSG_DONTWAIT, &err);
 		if (!skb)
 			continue;
-		if (ud_checksum_good(sk, skb) && !kiw_ud_receive(ud, skb))
+		if (ud_checksum_good(sk, skb) && !kiw_ud_receive(ud, skb, sk == ud->own))
 			ud_break(ud);
 		consume_skb(skb);
 	}
@@ -197,6 +197,20 @@ static int ud_make_socket(struct kiw_device *dev, struct socket **sock)
 	if (err == -EAFNOSUPPORT)
 		err = sock_create_kern(dev->net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, sock);
 	return err;
+}
+
+/*
+ * Nothing of a group that others of the host have joined. A kernel may lack what is to be switched
+ * off; kiw_ud_receive() looks, too.
+ */
+static void ud_join_nothing(struct socket *sock)
+{
+	int off = 0;
+
+	sock->ops->setsockopt(sock, SOL_IP, IP_MULTICAST_ALL, KERNEL_SOCKPTR(&off), sizeof(off));
+	if (sock->sk->sk_family == AF_INET6)
+		sock->ops->setsockopt(sock, SOL_IPV6, IPV6_MULTICAST_ALL, KERNEL_SOCKPTR(&off),
+				      sizeof(off));
 }
 
 static int ud_bind(struct socket *sock, struct kiw_device *dev, u16 port)
@@ -282,8 +296,10 @@ int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 	if (err)
 		goto close_record;
 	ud->open = true;
+	ud->own = ud->sock->sk;
+	ud_join_nothing(ud->sock);
+	ip_sock_set_pktinfo(ud->sock->sk);	/* udrx_is_unicast() looks at it */
 	kiw_ud_listen(ud, ud->sock);
-	ip_sock_set_pktinfo(ud->sock->sk);	/* record_is_unicast() looks at it */
 	ud_prepare(ud);
 	qp->ud = ud;
 	err = ud_bind(ud->sock, qp->dev, req->udp_port);

@@ -56,6 +56,7 @@ struct kiw_ud_train {
  * struct kiw_ud - what a datagram QP has in place of a stream; see above for what protects what
  * @qp: queue pair
  * @sock: UDP socket
+ * @own: its part of UDP, to tell it from those of groups; never followed
  * @lock: see above
  * @open: kiw_ud_close() has not begun
  * @state: IB_QPS_RESET, INIT, RTR, RTS or ERR
@@ -82,6 +83,7 @@ struct kiw_ud_train {
 struct kiw_ud {
 	struct kiw_qp		*qp;
 	struct socket		*sock;
+	const struct sock	*own;
 	spinlock_t		lock;
 	bool			open;
 	enum ib_qp_state	state;

@@ -18,7 +18,6 @@
 #include <linux/slab.h>
 #include <linux/udp.h>
 #include <linux/workqueue.h>
-#include <net/ip.h>
 #include <net/ipv6.h>
 
 #include "compat.h"
@@ -302,17 +301,6 @@ static bool record_drop(struct kiw_ud *ud, enum kiw_stat why)
 	return true;
 }
 
-/*
- * Groups are never written to: only a datagram to an address of this host counts. What IPv4 would
- * answer from is then that address; other sockets than the QP's own aren't told.
- */
-static bool record_is_unicast(const struct sk_buff *skb)
-{
-	if (skb->protocol == htons(ETH_P_IPV6))
-		return !ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr);
-	return PKTINFO_SKB_CB(skb)->ipi_spec_dst.s_addr == ip_hdr(skb)->daddr;
-}
-
 /* May the peer write to all of the message? One without bytes needs a region and the right, too. */
 static bool record_may_write(const struct kiw_ud *ud, const struct kiw_dgram_write *w)
 {
@@ -427,7 +415,8 @@ bool kiw_ud_record(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 	struct record_key key;
 
 	lockdep_assert_held(&ud->lock);
-	if (!ud->records || !record_is_unicast(packet->skb))
+	/* Groups are never written to. */
+	if (!ud->records || !packet->own)
 		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
 	record_key_init(&key, packet->skb, d->write.id);
 	if (kiw_dgram_segs(&d->write) == 1)

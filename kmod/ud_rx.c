@@ -9,6 +9,7 @@
 #include <linux/ipv6.h>
 #include <linux/skbuff.h>
 #include <linux/udp.h>
+#include <net/ip.h>
 #include <net/ipv6.h>
 
 #include "qp.h"
@@ -44,6 +45,17 @@ static bool udrx_crc_good(const struct kiw_ud_packet *packet)
 	skb_abort_seq_read(&walk);
 	return done == covered && !skb_copy_bits(packet->skb, end, &wire, sizeof(wire)) &&
 	       wire == kiw_crc_wire(crc);
+}
+
+/*
+ * Did it come to an address of this host alone? What IPv4 would answer from is then that address.
+ * Only the QP's own socket is told.
+ */
+static bool udrx_is_unicast(const struct sk_buff *skb)
+{
+	if (skb->protocol == htons(ETH_P_IPV6))
+		return !ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr);
+	return PKTINFO_SKB_CB(skb)->ipi_spec_dst.s_addr == ip_hdr(skb)->daddr;
 }
 
 /* Return: the counter of those that are dropped, or KIW_STAT_NUM. */
@@ -177,6 +189,11 @@ static bool udrx_deliver(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 		kiw_stat_inc(stats, KIW_STAT_UD_QKEY_ERRORS);
 		return true;
 	}
+	/* Broadcasts, and groups that others have joined: the QP is a member by a socket of its own. */
+	if (packet->own && !udrx_is_unicast(packet->skb)) {
+		kiw_stat_inc(stats, KIW_STAT_UD_STRAYS);
+		return true;
+	}
 	/* The program couldn't be told of immediate data. */
 	if (d->has_imm && !(ud->qp->caps & KIW_CAP_IMM)) {
 		kiw_stat_inc(stats, KIW_STAT_UD_MALFORMED);
@@ -220,12 +237,12 @@ out:
 	return whole;
 }
 
-bool kiw_ud_receive(struct kiw_ud *ud, struct sk_buff *skb)
+bool kiw_ud_receive(struct kiw_ud *ud, struct sk_buff *skb, bool own)
 {
 	const struct skb_shared_info *info = skb_shinfo(skb);
 	u32 size = info->gso_type & SKB_GSO_UDP_L4 ? info->gso_size : skb->len;
 	struct kiw_region_use use = {};
-	struct kiw_ud_packet packet = { .skb = skb, .use = &use };
+	struct kiw_ud_packet packet = { .skb = skb, .own = own, .use = &use };
 	bool whole;
 
 	do {

@@ -14,12 +14,14 @@ struct sk_buff;
  * @skb: what it came in, from behind its UDP header on
  * @from: where it begins there: UDP gives the datagrams of a train in one
  * @len: its bytes, with the CRC at their end
+ * @own: it came to the QP by its own number, not by a group
  * @use: of the region that the one before it was placed in
  */
 struct kiw_ud_packet {
 	struct sk_buff		*skb;
 	u32			from;
 	u32			len;
+	bool			own;
 	struct kiw_region_use	*use;
 };
 
@@ -27,9 +29,10 @@ struct kiw_ud_packet {
  * kiw_ud_receive() - judge datagrams, place them and complete receive requests
  * @ud: QP's part, under RCU; BH off
  * @skb: a datagram, or a train of them, from UDP's queue; the caller keeps it
+ * @own: it came to the QP's own socket, which is a member of no group
  *
  * Return: false if the QP is broken: nonsense in its ring, or no room for completions.
  */
-bool kiw_ud_receive(struct kiw_ud *ud, struct sk_buff *skb);
+bool kiw_ud_receive(struct kiw_ud *ud, struct sk_buff *skb, bool own);
 
 #endif /* KIWARP_UD_RX_H */

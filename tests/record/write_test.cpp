@@ -259,7 +259,7 @@ TEST_F(Writes, GroupsAreNotWrittenTo)
 // The broadcast address of a subnet, which only the target can know as one
 TEST_F(Writes, BroadcastsAreNotPlaced)
 {
-	const std::uint64_t before = right.counter("ud_record_refused");
+	const std::uint64_t before = right.counter("ud_strays");
 	ibv_gid group{};
 	group.raw[10] = group.raw[11] = 0xff;
 	group.raw[12] = 10;
@@ -267,7 +267,7 @@ TEST_F(Writes, BroadcastsAreNotPlaced)
 	group.raw[15] = 255;
 	const ud::Ah to_subnet = left.make_ah(left.gid(ud::ipv4.left), group);
 	left.write({to_subnet.get(), right.number()}, right.remote(), right.rkey(), 0, 100);
-	right.expect_counter("ud_record_refused", before + 1);
+	right.expect_counter("ud_strays", before + 1);
 	EXPECT_TRUE(right.quiet());
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <list>
+#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -270,6 +271,29 @@ TEST(Group, PlainSocketsSendToIt)
 	socket.send("239.77.2.1", group_port, datagram(some_key, Bytes(10)));
 	EXPECT_EQ(right.received().src_qp, socket.port());
 	EXPECT_TRUE(socket.received().empty());
+}
+
+// All hosts of the link are members of the first two, and another queue pair is one of the next two.
+TEST(Group, OwnNumbersHaveNoGroups)
+{
+	const End left("kiw0"), right("kiw1"), other("kiw1");
+	const Member of_ipv4(other, "::ffff:239.77.2.2"), of_ipv6(other, "ff05::77:2");
+	const std::uint64_t before = right.counter("ud_strays");
+
+	for (int i = 0; i < 8; i++)
+		right.receive(i, i * 256, 100);
+	for (const std::string to : {"::ffff:224.0.0.1", "ff02::1", "::ffff:239.77.2.2", "ff05::77:2",
+		     "::ffff:10.77.0.255", "::ffff:255.255.255.255"}) {
+		const bool four = to.starts_with("::ffff:");
+		const Ah ah = left.make_ah(left.gid(four ? "::ffff:10.77.0.1" : "fd77::1"), gid_of(to));
+
+		ASSERT_NE(ah, nullptr) << to;
+		left.send({ah.get(), right.number()}, 0, 10);
+	}
+	const Ah ah = left.ah(ipv4.left, right, ipv4.right);
+	left.send({ah.get(), right.number()}, 0, 20);
+	EXPECT_EQ(right.received().byte_len, grh + 20);
+	right.expect_counter("ud_strays", before + 2); // UDP itself gives it no group
 }
 
 } // namespace
