@@ -44,11 +44,11 @@ static bool group_is_ipv4(const union ib_gid *gid)
 	return group_is_broadcast(gid) || ipv6_addr_v4mapped((const struct in6_addr *)gid->raw);
 }
 
-static int group_bind_ipv4(struct socket *sock, __be32 group, bool join, int ifindex)
+static int group_bind_ipv4(struct socket *sock, u16 port, __be32 group, bool join, int ifindex)
 {
 	struct sockaddr_in addr = {
 		.sin_family = AF_INET,
-		.sin_port = htons(kiw_ud_group_port()),
+		.sin_port = htons(port),
 		.sin_addr.s_addr = group,
 	};
 	struct ip_mreqn mreq = { .imr_multiaddr.s_addr = group, .imr_ifindex = ifindex };
@@ -67,12 +67,12 @@ static int group_bind_ipv4(struct socket *sock, __be32 group, bool join, int ifi
 	return err;
 }
 
-static int group_bind_ipv6(struct socket *sock, const struct in6_addr *group, int ifindex)
+static int group_bind_ipv6(struct socket *sock, u16 port, const struct in6_addr *group, int ifindex)
 {
 #if IS_ENABLED(CONFIG_IPV6)
 	struct sockaddr_in6 addr = {
 		.sin6_family = AF_INET6,
-		.sin6_port = htons(kiw_ud_group_port()),
+		.sin6_port = htons(port),
 		.sin6_addr = *group,
 		.sin6_scope_id = ifindex,
 	};
@@ -92,7 +92,7 @@ static int group_bind_ipv6(struct socket *sock, const struct in6_addr *group, in
 #endif
 }
 
-static int group_open(struct kiw_ud *ud, struct ud_group *group)
+static int group_open(struct kiw_ud *ud, struct ud_group *group, u16 port)
 {
 	bool four = group_is_ipv4(&group->gid);
 	struct kiw_device *dev = ud->qp->dev;
@@ -110,9 +110,9 @@ static int group_open(struct kiw_ud *ud, struct ud_group *group)
 	/* Every QP of a group has the same. */
 	sock_set_reuseaddr(group->sock->sk);
 	kiw_ud_listen(ud, group->sock);
-	err = four ? group_bind_ipv4(group->sock, addr.s6_addr32[3],
+	err = four ? group_bind_ipv4(group->sock, port, addr.s6_addr32[3],
 				     !group_is_broadcast(&group->gid), dev->ifindex) :
-		     group_bind_ipv6(group->sock, &addr, dev->ifindex);
+		     group_bind_ipv6(group->sock, port, &addr, dev->ifindex);
 	if (err)
 		goto release;
 	return 0;
@@ -152,6 +152,7 @@ int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct ud_group *group;
+	u16 port;
 	int err;
 
 	if (group_join_again(qp, gid))
@@ -165,15 +166,17 @@ int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	}
 	group->gid = *gid;
 	group->users = 1;
-	err = group_open(qp->ud, group);
+	port = kiw_ud_group_port_hold();
+	err = group_open(qp->ud, group, port);
 	if (err)
-		goto free;
+		goto release;
 	mutex_lock(&qp->mutex);
 	list_add(&group->link, &qp->ud->groups);
 	mutex_unlock(&qp->mutex);
 	return 0;
 
-free:
+release:
+	kiw_ud_group_port_release();
 	kfree(group);
 uncount:
 	atomic_dec(&qp->dev->num_group);
@@ -197,6 +200,7 @@ int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 		return -EINVAL;
 	if (last) {
 		kiw_ud_unlisten(group->sock);
+		kiw_ud_group_port_release();
 		kfree(group);
 		atomic_dec(&qp->dev->num_group);
 	}

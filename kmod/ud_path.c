@@ -3,6 +3,7 @@
 
 #include <linux/moduleparam.h>
 #include <linux/netdevice.h>
+#include <linux/spinlock.h>
 #include <linux/udp.h>
 #include <net/ipv6.h>
 #include <net/sock.h>
@@ -11,14 +12,30 @@
 #include "qp.h"
 #include "ud.h"
 
+/* Protects what follows. Readers of the port need it only for a membership. */
+static DEFINE_SPINLOCK(group_lock);
+static unsigned int group_port = 64791;
+static unsigned long group_members;
+
+/* Members have sockets with the port that there is. */
 static int path_set_port(const char *val, const struct kernel_param *kp)
 {
-	return param_set_uint_minmax(val, kp, 1, U16_MAX);
+	unsigned int port;
+	int err = kstrtouint(val, 0, &port);
+
+	if (err || !port || port > U16_MAX)
+		return -EINVAL;
+	spin_lock(&group_lock);
+	if (group_members && port != group_port)
+		err = -EBUSY;
+	else
+		WRITE_ONCE(group_port, port);
+	spin_unlock(&group_lock);
+	return err;
 }
 
 /* Neither an ephemeral port nor one that anybody has had assigned */
 static const struct kernel_param_ops port_ops = { .set = path_set_port, .get = param_get_uint };
-static unsigned int group_port = 64791;
 module_param_cb(group_port, &port_ops, &group_port, 0644);
 MODULE_PARM_DESC(group_port,
 		 "UDP port of datagrams to groups, the same on all hosts (default: 64791)");
@@ -26,6 +43,24 @@ MODULE_PARM_DESC(group_port,
 u16 kiw_ud_group_port(void)
 {
 	return READ_ONCE(group_port);
+}
+
+u16 kiw_ud_group_port_hold(void)
+{
+	u16 port;
+
+	spin_lock(&group_lock);
+	group_members++;
+	port = group_port;
+	spin_unlock(&group_lock);
+	return port;
+}
+
+void kiw_ud_group_port_release(void)
+{
+	spin_lock(&group_lock);
+	group_members--;
+	spin_unlock(&group_lock);
 }
 
 static void path_control(struct kiw_ud_path *path, int level, int type, const void *data, u32 len)

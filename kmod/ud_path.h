@@ -36,6 +36,12 @@ struct kiw_ud_path {
 /** kiw_ud_group_port() - UDP port of groups: what %KIW_UD_GROUP_QPN stands for */
 u16 kiw_ud_group_port(void);
 
+/** kiw_ud_group_port_hold() - the same for a membership: it can't be changed any more */
+u16 kiw_ud_group_port_hold(void);
+
+/** kiw_ud_group_port_release() - that membership has ended */
+void kiw_ud_group_port_release(void);
+
 /**
  * kiw_ud_path() - where a request goes
  * @ud: QP's part, with its socket

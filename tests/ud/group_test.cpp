@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <list>
 #include <string>
@@ -271,6 +272,45 @@ TEST(Group, PlainSocketsSendToIt)
 	socket.send("239.77.2.1", group_port, datagram(some_key, Bytes(10)));
 	EXPECT_EQ(right.received().src_qp, socket.port());
 	EXPECT_TRUE(socket.received().empty());
+}
+
+/// Writes the parameter, for all devices; 0 or an errno value.
+int set_group_port(std::uint32_t port)
+{
+	const std::string text = std::to_string(port);
+	const int fd = open("/sys/module/kiwarp/parameters/group_port", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		vt::fail("group_port", errno);
+	const int error = write(fd, text.data(), text.size()) < 0 ? errno : 0;
+	close(fd);
+	return error;
+}
+
+// Senders would take another port than members that there are.
+TEST(Group, ThePortStaysWhileThereAreMembers)
+{
+	const End left("kiw0"), right("kiw1");
+	const Ah ah = left.make_ah(left.gid("::ffff:10.77.0.1"), gid_of("::ffff:239.77.2.3"));
+	const auto expect_a_member = [&] {
+		const Member member(right, "::ffff:239.77.2.3");
+
+		right.receive(1, 0, 100);
+		left.send({ah.get(), everybody}, 0, 10);
+		EXPECT_EQ(right.received().byte_len, grh + 10);
+		EXPECT_EQ(set_group_port(group_port + 2), EBUSY);
+		right.receive(2, 0, 100);
+		left.send({ah.get(), everybody}, 0, 20);
+		EXPECT_EQ(right.received().byte_len, grh + 20);
+	};
+
+	expect_a_member();
+	ASSERT_EQ(set_group_port(group_port + 1), 0);
+	expect_a_member();
+	EXPECT_EQ(set_group_port(0), EINVAL);
+	EXPECT_EQ(set_group_port(65536), EINVAL);
+	ASSERT_EQ(set_group_port(group_port), 0);
+	expect_a_member();
 }
 
 // All hosts of the link are members of the first two, and another queue pair is one of the next two.
