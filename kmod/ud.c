@@ -19,6 +19,7 @@
 
 #include "compat.h"
 #include "qp.h"
+#include "ud_path.h"
 #include "ud_record.h"
 #include "ud_rx.h"
 #include "ud_tx.h"
@@ -303,6 +304,9 @@ int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 	ud_prepare(ud);
 	qp->ud = ud;
 	err = ud_bind(ud->sock, qp->dev, req->udp_port);
+	/* With it, one QP would keep all others of the namespace out of groups. */
+	if (!err && ntohs(inet_sk(ud->sock->sk)->inet_sport) == kiw_ud_group_port())
+		err = -EADDRINUSE;
 	if (err) {
 		kiw_ud_close(qp);
 		return kiw_ud_error(err);

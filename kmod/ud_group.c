@@ -176,6 +176,10 @@ int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	return 0;
 
 release:
+	if (err == -EADDRINUSE)
+		ibdev_warn_ratelimited(&qp->dev->ibdev,
+				       "no membership of %pI6c: a socket that is none of a member has UDP port %u, see \"ss -ulnp\"\n",
+				       gid->raw, port);
 	kiw_ud_group_port_release();
 	kfree(group);
 uncount:

@@ -49,9 +49,10 @@ enum kiwarpdv_qp_flags {
 
 /** What a datagram queue pair may be besides ibv_qp_init_attr_ex */
 struct kiwarpdv_qp_init_attr {
-	uint32_t flags;		 /**< enum kiwarpdv_qp_flags */
-	uint32_t udp_port;	 /**< its number, 1 to 65535, which has to be free; 0: an ephemeral port */
-	uint32_t seg_size;	 /**< bytes of the segments of its Writes, up to max_seg_size; 0: the default */
+	uint32_t flags;	   /**< enum kiwarpdv_qp_flags */
+	uint32_t udp_port; /**< its number, 1 to 65535, which has to be free and not that of groups; 0: an ephemeral
+			      port */
+	uint32_t seg_size; /**< bytes of the segments of its Writes, up to max_seg_size; 0: the default */
 	uint32_t record_timeout; /**< ms without a new segment until an incomplete message completes, up to 60000;
 				      0: 1000 */
 };
@@ -154,8 +155,8 @@ void kiwarpdv_invalidate(struct kiwarpdv_validity *validity, uint64_t addr, uint
  *
  * @param max at least 1
  * @param timeout_us microseconds at most, 0: as ibv_poll_cq(), negative: for ever
- * @return how many, 0 when the time is over, or negative: -EINVAL without such a channel, -EINTR after a signal, and those of
- *	ibv_poll_cq()
+ * @return how many, 0 when the time is over, or negative: -EINVAL without such a channel, -EINTR after a signal, and
+ *those of ibv_poll_cq()
  */
 int kiwarpdv_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc, int64_t timeout_us);
 

@@ -369,6 +369,7 @@ TEST(RecordQp, ValuesOutOfRangeAreRefused)
 	attr.pd = pd.get();
 	refused({.flags = 2}, sizeof(kiwarpdv_qp_init_attr), EOPNOTSUPP);
 	refused({.udp_port = 65536}, sizeof(kiwarpdv_qp_init_attr), EINVAL);
+	refused({.udp_port = 64791}, sizeof(kiwarpdv_qp_init_attr), EADDRINUSE); // of groups
 	refused({.seg_size = 65468}, sizeof(kiwarpdv_qp_init_attr), EINVAL);
 	refused({.record_timeout = 60001}, sizeof(kiwarpdv_qp_init_attr), EINVAL);
 	struct {

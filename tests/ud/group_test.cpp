@@ -274,6 +274,17 @@ TEST(Group, PlainSocketsSendToIt)
 	EXPECT_TRUE(socket.received().empty());
 }
 
+TEST(Group, AnotherSocketsPortIsTold)
+{
+	const End right("kiw1");
+	{
+		const Socket socket("right", "0.0.0.0", group_port);
+		EXPECT_EQ(attach(right, "::ffff:239.77.2.4"), EADDRINUSE);
+		EXPECT_TRUE(vt::run("dmesg | grep -q 'kiw1: no membership of ::ffff:239.77.2.4: .* has UDP port 64791'"));
+	}
+	const Member member(right, "::ffff:239.77.2.4");
+}
+
 /// Writes the parameter, for all devices; 0 or an errno value.
 int set_group_port(std::uint32_t port)
 {
