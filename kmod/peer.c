@@ -236,10 +236,19 @@ void kiw_peer_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 		kiw_inbox_later(&qp->peer->watch.work, 0);
 }
 
-void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr)
+static void peer_query_address(const struct kiw_peer *peer, struct rdma_ah_attr *ah)
+{
+	union ib_gid gid;
+
+	memcpy(gid.raw, &peer->remote, sizeof(gid.raw));
+	rdma_ah_set_grh(ah, &gid, peer->path.flow_label, peer->gid_index, peer->path.hop_limit,
+			peer->path.traffic_class);
+	rdma_ah_set_port_num(ah, 1);
+}
+
+void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
 {
 	const struct kiw_peer *peer = qp->peer;
-	union ib_gid gid;
 
 	lockdep_assert_held(&qp->mutex);
 	/* Nothing was negotiated yet: what the program has set. */
@@ -247,18 +256,23 @@ void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr)
 		attr->max_rd_atomic = min_t(u32, peer->ord, U8_MAX);
 		attr->max_dest_rd_atomic = min_t(u32, peer->ird, U8_MAX);
 	}
-	memcpy(gid.raw, &peer->remote, sizeof(gid.raw));
-	rdma_ah_set_grh(&attr->ah_attr, &gid, peer->path.flow_label, peer->gid_index,
-			peer->path.hop_limit, peer->path.traffic_class);
-	rdma_ah_set_port_num(&attr->ah_attr, 1);
 	attr->path_mtu = peer->path.mtu;
 	attr->timeout = peer->path.timeout;
 	attr->retry_cnt = peer->path.retry_cnt;
 	attr->rnr_retry = peer->path.rnr_retry;
 	attr->min_rnr_timer = peer->path.min_rnr_timer;
-	attr->dest_qp_num = peer->ends.to;
-	attr->rq_psn = peer->ends.rq_psn;
-	attr->sq_psn = peer->ends.sq_psn;
+	/*
+	 * These let somebody else connect in the peer's place. RDMA core asks with an empty mask
+	 * for every user that lists resources.
+	 */
+	if (mask & IB_QP_AV)
+		peer_query_address(peer, &attr->ah_attr);
+	if (mask & IB_QP_DEST_QPN)
+		attr->dest_qp_num = peer->ends.to;
+	if (mask & IB_QP_RQ_PSN)
+		attr->rq_psn = peer->ends.rq_psn;
+	if (mask & IB_QP_SQ_PSN)
+		attr->sq_psn = peer->ends.sq_psn;
 }
 
 void kiw_peer_free(struct kiw_qp *qp)

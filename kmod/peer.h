@@ -117,8 +117,13 @@ int kiw_peer_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
 /** kiw_peer_keep() - keep what a program sets for the path to its peer; mutex held */
 void kiw_peer_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
 
-/** kiw_peer_query() - tell it what it has set; the QP is by number, mutex held */
-void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr);
+/**
+ * kiw_peer_query() - tell a program what it has set
+ * @qp: QP, by number; mutex held
+ * @attr: gets it
+ * @mask: IB_QP_*; the peer's address and number, and both PSNs, only where it names them
+ */
+void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr, int mask);
 
 /** kiw_peer_forget() - as kiw_qp_forget_peer(), mutex held */
 void kiw_peer_forget(struct kiw_qp *qp);

@@ -686,9 +686,9 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
 	attr->path_mtu = IB_MTU_4096;
 	if (qp->by_number)
-		kiw_peer_query(qp, attr);
+		kiw_peer_query(qp, attr, mask);
 	if (kiw_qp_is_ud(qp))
-		kiw_ud_query(qp, attr);
+		kiw_ud_query(qp, attr, mask);
 	mutex_unlock(&qp->mutex);
 	attr->port_num = 1;
 	attr->cap.max_send_wr = qp->sq.entries;

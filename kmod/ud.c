@@ -410,12 +410,15 @@ int kiw_ud_modify(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 	return ret;
 }
 
-void kiw_ud_query(struct kiw_qp *qp, struct ib_qp_attr *attr)
+void kiw_ud_query(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
 {
 	attr->qp_state = READ_ONCE(qp->ud->state);
 	attr->cur_qp_state = attr->qp_state;
-	attr->qkey = READ_ONCE(qp->ud->qkey);
-	attr->sq_psn = READ_ONCE(qp->ud->sq_psn);
+	/* RDMA core asks with an empty mask for every user that lists resources. */
+	if (mask & IB_QP_QKEY)
+		attr->qkey = READ_ONCE(qp->ud->qkey);
+	if (mask & IB_QP_SQ_PSN)
+		attr->sq_psn = READ_ONCE(qp->ud->sq_psn);
 }
 
 int kiw_ud_doorbell(struct kiw_qp *qp, bool send)

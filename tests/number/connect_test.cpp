@@ -401,6 +401,25 @@ TEST_F(Named, TheQueryTellsOfThePeer)
 	EXPECT_EQ(left.query().timeout, 0);
 }
 
+// RDMA core asks so, with an empty mask, for each user that lists resources.
+TEST_F(Named, TheQueryTellsNoPeerThatItWasntAskedFor)
+{
+	left.connect(right.name());
+	const ibv_qp_attr none = left.query(0);
+
+	EXPECT_EQ(none.qp_state, IBV_QPS_RTS);
+	EXPECT_EQ(none.dest_qp_num, 0U);
+	EXPECT_EQ(none.rq_psn, 0U);
+	EXPECT_EQ(none.sq_psn, 0U);
+	EXPECT_EQ(none.ah_attr.is_global, 0);
+	const ibv_qp_attr number = left.query(IBV_QP_DEST_QPN), receive = left.query(IBV_QP_RQ_PSN),
+			  send = left.query(IBV_QP_SQ_PSN);
+	EXPECT_EQ(number.dest_qp_num, right.name().qpn);
+	EXPECT_EQ(receive.rq_psn, right.name().psn);
+	EXPECT_EQ(send.sq_psn, left.name().psn);
+	EXPECT_EQ(number.rq_psn | number.sq_psn | receive.sq_psn | send.rq_psn, 0U);
+}
+
 TEST_F(Named, WhatMayNotReadDoesnt)
 {
 	ASSERT_EQ(left.rtr(right.name()), 0);

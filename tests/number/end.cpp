@@ -34,12 +34,12 @@ void End::renew()
 		vt::fail("to INIT", error);
 }
 
-ibv_qp_attr End::query() const
+ibv_qp_attr End::query(int mask) const
 {
 	ibv_qp_attr attr{};
 	ibv_qp_init_attr init{};
 
-	if (const int error = ibv_query_qp(qp(), &attr, IBV_QP_STATE | IBV_QP_AV, &init))
+	if (const int error = ibv_query_qp(qp(), &attr, mask, &init))
 		vt::fail("ibv_query_qp", error);
 	return attr;
 }

@@ -31,7 +31,8 @@ public:
 	ibv_cq *cq() const { return cq_.get(); }
 	const vt::Region &memory() const { return *memory_; }
 	Name name() const { return {gid_.gid, qp_->qp_num, psn_}; }
-	ibv_qp_attr query() const;
+	static constexpr int whole_peer = IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_SQ_PSN;
+	ibv_qp_attr query(int mask = IBV_QP_STATE | whole_peer) const;
 	ibv_qp_state state() const { return query().qp_state; }
 	int modify(ibv_qp_attr attr, int mask) const { return ibv_modify_qp(qp(), &attr, mask); }
 
