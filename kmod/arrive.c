@@ -125,12 +125,14 @@ static enum kiw_take arrive_take(struct kiw_stream *s)
  */
 static enum kiw_err arrive_await_receive(struct kiw_stream *s)
 {
+	bool limited = !kiw_stream_by_number(s) || s->qp->peer->limited;
 	unsigned long now = jiffies;
 
-	if (!s->starving || time_after_eq(now, s->starve_end))
+	if (!s->starving || (limited && time_after_eq(now, s->starve_end)))
 		return KIW_ERR_DDP_NOBUF;
 	s->rx.held = true;
-	kiw_stream_queue_late(s, s->starve_end - now);
+	if (limited)
+		kiw_stream_queue_late(s, s->starve_end - now);
 	return KIW_OK;
 }
 

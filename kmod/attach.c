@@ -111,7 +111,8 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	attach_window(s, sock);
 
 	s->qp = qp;
-	if (qp->by_number)
+	/* A responder's peer has come when it has sent something. */
+	if (qp->by_number && first)
 		qp->peer->patient = false;
 	kiw_stream_event(s, KIW_EV_CONNECTED);
 	s->inbox = inbox;
@@ -142,6 +143,14 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 	kiw_lend_leave(s);
 	kiw_pump_act(s);
 	s->todo = 0;
+	if (qp->by_number) {
+		qp->peer->untold = false;
+		/* One that never stood is as if it hadn't been. */
+		if (s->tx.gate) {
+			qp->peer->over = true;
+			qp->peer->patient = false;
+		}
+	}
 	if (qp->state == KIW_QP_IDLE) {
 		qp->closed = true;
 		if (kiw_qp_is_over(qp)) {

@@ -273,6 +273,7 @@ static void accept_leave(struct kiw_ep *ep)
 const struct kiw_ep_ops kiw_accept_ops = {
 	.run = accept_run,
 	.leave = accept_leave,
+	.size = sizeof(struct kiw_ep),
 };
 
 /**
@@ -282,7 +283,7 @@ const struct kiw_ep_ops kiw_accept_ops = {
  */
 void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 {
-	struct kiw_ep *ep = kiw_ep_create(l->ep.dev, sizeof(*ep), l->serves);
+	struct kiw_ep *ep = kiw_ep_create(l->ep.dev, l->serves);
 
 	lockdep_assert_held(&l->ep.mutex);
 	if (IS_ERR(ep)) {

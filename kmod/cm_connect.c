@@ -225,6 +225,7 @@ static void connect_run(struct kiw_ep *ep, unsigned long events)
 
 static const struct kiw_ep_ops connect_ops = {
 	.run = connect_run,
+	.size = sizeof(struct kiw_ep),
 	.initiates = true,
 };
 
@@ -292,7 +293,7 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
 int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
 	struct kiw_device *dev = to_kiw_device(id->device);
-	struct kiw_ep *ep = kiw_ep_create(dev, sizeof(*ep), &connect_ops);
+	struct kiw_ep *ep = kiw_ep_create(dev, &connect_ops);
 	struct sockaddr_storage local;
 	struct socket *sock;
 	struct net *net;

@@ -587,23 +587,24 @@ static void ep_work(struct work_struct *work)
 /**
  * kiw_ep_create() - make an endpoint in state NEW
  * @dev: device
- * @size: of the structure, which begins with a struct kiw_ep
  * @ops: its role
+ *
+ * Its memory is charged to the process that connects, and to nobody where a listener makes it.
  *
  * It is on the device's list, so that kiw_cm_abort_device() can end it from now on. The caller is
  * rid of it by kiw_ep_end(), and then has the work run.
  *
  * Return: the endpoint with a reference for the caller, -ENOMEM, or -ENODEV when the device goes.
  */
-struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size, const struct kiw_ep_ops *ops)
+struct kiw_ep *kiw_ep_create(struct kiw_device *dev, const struct kiw_ep_ops *ops)
 {
-	struct kiw_ep *ep = kzalloc(size, GFP_KERNEL);
+	struct kiw_ep *ep = kzalloc(ops->size, GFP_KERNEL_ACCOUNT);
 	bool closed;
 
 	if (!ep)
 		return ERR_PTR(-ENOMEM);
 	if (!ops->listens) {
-		ep->su = kzalloc(sizeof(*ep->su), GFP_KERNEL);
+		ep->su = kzalloc(sizeof(*ep->su), GFP_KERNEL_ACCOUNT);
 		if (!ep->su) {
 			kfree(ep);
 			return ERR_PTR(-ENOMEM);

@@ -62,11 +62,7 @@ static void listener_run(struct kiw_ep *ep, unsigned long events)
 
 static void listener_leave(struct kiw_ep *ep)
 {
-	struct kiw_listener *l = to_listener(ep);
-
-	kiw_listener_abort(l);
-	if (l->serves && l->serves->deaf)
-		l->serves->deaf(ep->dev);
+	kiw_listener_abort(to_listener(ep));
 }
 
 /* Before the device can end it */
@@ -83,6 +79,7 @@ static const struct kiw_ep_ops listener_ops = {
 	.run = listener_run,
 	.prepare = listener_prepare,
 	.leave = listener_leave,
+	.size = sizeof(struct kiw_listener),
 	.listens = true,
 };
 
@@ -114,20 +111,22 @@ static int listen_begin(struct kiw_ep *ep, const struct iw_cm_id *id,
  * @backlog: connections that TCP keeps until we take them, and requests that the user is told of
  *	before it decides; also an order of magnitude for the connections in between
  * @serves: role of the endpoints of its connections
- * @id: iw_cm's side, which then refers to the listener; or NULL: it ends with the device
+ * @id: iw_cm's side, which then refers to the listener; or NULL: the caller does, until it calls
+ *	kiw_listener_end()
+ * @anywhere: it isn't bound to the device's interface; a kernel thread calls
  *
- * Return: the listener, to which the caller has no reference, or an error.
+ * Return: the listener, or an error.
  */
 struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_storage *addr,
 				       int backlog, const struct kiw_ep_ops *serves,
-				       struct iw_cm_id *id)
+				       struct iw_cm_id *id, bool anywhere)
 {
 	struct kiw_listener *l;
 	struct kiw_ep *ep;
 	struct socket *sock;
 	int err;
 
-	ep = kiw_ep_create(dev, sizeof(*l), &listener_ops);
+	ep = kiw_ep_create(dev, &listener_ops);
 	if (IS_ERR(ep))
 		return ERR_CAST(ep);
 	l = to_listener(ep);
@@ -140,6 +139,8 @@ struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_s
 	mutex_lock(&ep->mutex);
 	if (!err)
 		err = kiw_ep_take_sock(ep, sock);
+	if (!err && anywhere)
+		err = kiw_sock_roam(sock);
 	if (!err)
 		err = listen_begin(ep, id, addr, backlog);
 	if (!err)
@@ -150,14 +151,47 @@ struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_s
 		id->add_ref(id);
 		l->id = id;
 		id->provider_data = l;
-		kiw_ep_get(ep);
 	}
+	if (!err)
+		kiw_ep_get(ep);
 	mutex_unlock(&ep->mutex);
 
 	/* Takes the first connections, or tidies up. */
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);
 	return err ? ERR_PTR(err) : l;
+}
+
+/**
+ * kiw_listener_hears() - does a listener get connections
+ * @l: listener
+ *
+ * Return: false once an administrator has ended its socket, or the device goes.
+ */
+bool kiw_listener_hears(struct kiw_listener *l)
+{
+	bool hears;
+
+	mutex_lock(&l->ep.mutex);
+	hears = l->ep.state == KIW_ST_LISTEN;
+	mutex_unlock(&l->ep.mutex);
+	return hears;
+}
+
+/**
+ * kiw_listener_end() - stop listening; connections that the user doesn't know of end
+ * @l: listener, to which the caller gives its reference back
+ */
+void kiw_listener_end(struct kiw_listener *l)
+{
+	struct kiw_ep *ep = &l->ep;
+
+	mutex_lock(&ep->mutex);
+	if (ep->state != KIW_ST_DEAD)
+		kiw_ep_end(ep, 0, KIW_END_RESET);
+	mutex_unlock(&ep->mutex);
+	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
+	kiw_ep_put(ep);
 }
 
 /**
@@ -188,7 +222,8 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 		id->provider_data = NULL;
 		return 0;
 	}
-	return PTR_ERR_OR_ZERO(kiw_listener_open(dev, &addr, backlog, &kiw_accept_ops, id));
+	return PTR_ERR_OR_ZERO(kiw_listener_open(dev, &addr, backlog, &kiw_accept_ops, id,
+						 false));
 }
 
 /**
@@ -202,7 +237,6 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 int kiw_destroy_listen(struct iw_cm_id *id)
 {
 	struct kiw_listener *l = id->provider_data;
-	struct kiw_ep *ep = &l->ep;
 
 	if (!l)	/* in another namespace */
 		return 0;
@@ -210,12 +244,6 @@ int kiw_destroy_listen(struct iw_cm_id *id)
 	l->id = NULL;
 	mutex_unlock(&l->lock);
 	id->rem_ref(id);
-
-	mutex_lock(&ep->mutex);
-	if (ep->state != KIW_ST_DEAD)
-		kiw_ep_end(ep, 0, KIW_END_RESET);
-	mutex_unlock(&ep->mutex);
-	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
-	kiw_ep_put(ep);	/* the one of @id */
+	kiw_listener_end(l);	/* the reference is that of @id */
 	return 0;
 }

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Connecting by queue pair number: ibv_modify_qp() to RTR names the peer's address and QP, and
- * there is no rdma_cm (proto/number.h). Of the two ends one dials, the other one's device listens.
+ * there is no rdma_cm (proto/number.h). Of the two ends one dials, the other one's device listens
+ * (cm_port.c).
  *
  * The one that dials tries until it succeeds, its QP is destroyed, reset or in error, or the device
  * goes: its peer may be told of it much later. The one that doesn't has no endpoint until a Request
- * comes that names its QP, from the address that was named, with the PSNs that only both programs
- * know. A Request that comes before that waits for a moment, since the programs tell each other in
+ * comes that names its QP, from the address that was named, with a PSN that only both programs
+ * know. A Request that comes before that waits for a while, since the programs tell each other in
  * one order or the other. How long requests wait for all this is the QP's business (qp.c).
+ *
+ * A QP connects once. After that it takes no Request and doesn't dial, until it is reset: what was
+ * sent to it in its first connection could else be sent to it again.
  */
 #include "cm_number.h"
 
-#include <linux/moduleparam.h>
+#include <linux/cred.h>
+#include <linux/hash.h>
+#include <linux/random.h>
+#include <linux/user_namespace.h>
 #include <net/inet_sock.h>
 #include <net/ipv6.h>
 #include <net/tcp_states.h>
@@ -20,31 +27,24 @@
 
 /* Pause between two attempts, in jiffies: it doubles from the first to the last */
 #define NUMBER_PAUSE_MIN 1
-#define NUMBER_PAUSE_MAX (HZ / 4)
+#define NUMBER_PAUSE_MAX (4 * HZ)
+/* The last one after an attempt for which no packet left, as without a route */
+#define NUMBER_PAUSE_HOME (HZ / 4)
+/*
+ * Milliseconds of all users' pauses for each QP of one user that dials: a user makes 250 attempts
+ * in a second at most, however many QPs there are, and all users together 1,000.
+ */
+#define NUMBER_TURN 4
+#define NUMBER_TURN_OF_USER 1
+/* QPs of one user that may begin to dial at once; the others do one in a millisecond */
+#define NUMBER_CROWD 256
 /*
  * How long a Request that fits no QP waits for one, in jiffies. It makes no difference whether a QP
  * has that number: no stranger learns the numbers that are in use.
  */
-#define NUMBER_EARLY_PATIENCE (HZ / 4)
-/* Connections that TCP keeps for us; the others wait on their peers' side */
-#define NUMBER_BACKLOG 1024
+#define NUMBER_EARLY_PATIENCE (2 * HZ)
 /* Reads that an end may have outstanding that hasn't said how many */
 #define NUMBER_ORD 16
-
-static int number_set_port(const char *val, const struct kernel_param *kp)
-{
-	return param_set_uint_minmax(val, kp, 1, 65535);
-}
-
-static const struct kernel_param_ops number_port_ops = {
-	.set = number_set_port,
-	.get = param_get_uint,
-};
-
-static unsigned int qpn_port = 19287;
-module_param_cb(qpn_port, &number_port_ops, &qpn_port, 0444);
-MODULE_PARM_DESC(qpn_port,
-		 "TCP port for connections by queue pair number, the same on all hosts (default: 19287)");
 
 /* --- what both roles do --------------------------------------------------------------------- */
 
@@ -82,15 +82,120 @@ static bool number_same_addr(const struct sockaddr_storage *sa, const struct in6
 	return ipv6_addr_equal(addr, &six->sin6_addr);
 }
 
-/* Is the peer's frame from the QP that was named, and for the one that named it? */
-static bool number_fits(const struct kiw_startup *su, const struct kiw_peer *peer,
-			const struct kiw_mpa_frame *frame)
+/* Is the connection one between the addresses that were named? */
+static bool number_same_ends(const struct kiw_startup *su, const struct kiw_peer *peer)
 {
-	struct kiw_number said;
-
-	return kiw_number_parse(frame->pd, frame->pd_len, &said) &&
-	       kiw_number_meets(&peer->ends, &said) && number_same_addr(&su->local, &peer->local) &&
+	return number_same_addr(&su->local, &peer->local) &&
 	       number_same_addr(&su->remote, &peer->remote);
+}
+
+static void number_other_version(const struct kiw_ep *ep, u8 version)
+{
+	ibdev_warn_ratelimited(&ep->dev->ibdev,
+			       "%pISpc connects by queue pair number in version %u, this kiwarp in version %u: it is refused\n",
+			       &ep->su->remote, version, KIW_NUMBER_VERSION);
+}
+
+/* It is the right peer, and nothing comes of it: no attempt would end otherwise. */
+static void number_no_terms(struct kiw_ep *ep, struct kiw_qp *qp)
+{
+	ibdev_warn_ratelimited(&ep->dev->ibdev,
+			       "QP %u and %pISpc have no ready-to-receive message in common: see the option rtr of both links\n",
+			       qp->ibqp.qp_num, &ep->su->remote);
+	kiw_qp_give_up(qp);
+}
+
+/* --- users ---------------------------------------------------------------------------------- */
+
+/**
+ * struct number_user - a user with QPs that dial
+ * @link: in the device's list
+ * @uid: which user
+ * @dialing: how many of them
+ *
+ * Exists as long as @dialing isn't 0; the device's ep_lock protects all of it.
+ */
+struct number_user {
+	struct list_head	link;
+	kuid_t			uid;
+	u32			dialing;
+};
+
+/*
+ * The user that pays for what a process does: that of the first namespace of users. A user that
+ * isn't root, and makes namespaces with users of their own, stays one.
+ */
+static kuid_t number_payer(void)
+{
+	const struct user_namespace *ns;
+	kuid_t uid = current_uid();
+
+	for (ns = current_user_ns(); ns->parent; ns = ns->parent) {
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			uid = ns->owner;
+	}
+	return uid;
+}
+
+/* Return: the user, with one more QP that dials, or NULL for want of memory. */
+static struct number_user *number_user_get(struct kiw_device *dev)
+{
+	struct number_user *user, *new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT);
+
+	if (!new)
+		return NULL;
+	new->uid = number_payer();
+	spin_lock_bh(&dev->ep_lock);
+	list_for_each_entry(user, &dev->number.users, link) {
+		if (uid_eq(user->uid, new->uid))
+			goto out_unlock;
+	}
+	user = new;
+	new = NULL;
+	list_add_tail(&user->link, &dev->number.users);
+	dev->number.num_users++;
+out_unlock:
+	user->dialing++;
+	spin_unlock_bh(&dev->ep_lock);
+	kfree(new);
+	return user;
+}
+
+static void number_user_put(struct kiw_device *dev, struct number_user *user)
+{
+	bool last;
+
+	spin_lock_bh(&dev->ep_lock);
+	last = !--user->dialing;
+	if (last) {
+		list_del(&user->link);
+		dev->number.num_users--;
+	}
+	spin_unlock_bh(&dev->ep_lock);
+	if (last)
+		kfree(user);
+}
+
+/* Jiffies until the user's QPs have all had a turn */
+static unsigned long number_turn(struct kiw_device *dev, const struct number_user *user)
+{
+	unsigned long ms;
+
+	spin_lock_bh(&dev->ep_lock);
+	ms = user->dialing * max_t(u32, NUMBER_TURN, dev->number.num_users * NUMBER_TURN_OF_USER);
+	spin_unlock_bh(&dev->ep_lock);
+	return msecs_to_jiffies(ms);
+}
+
+/* Jiffies that a QP has to wait before its first attempt */
+static unsigned long number_crowd(struct kiw_device *dev, const struct number_user *user)
+{
+	u32 dialing;
+
+	spin_lock_bh(&dev->ep_lock);
+	dialing = user->dialing;
+	spin_unlock_bh(&dev->ep_lock);
+	return dialing > NUMBER_CROWD ? msecs_to_jiffies(dialing - NUMBER_CROWD) : 0;
 }
 
 /* --- the end that dials --------------------------------------------------------------------- */
@@ -98,13 +203,19 @@ static bool number_fits(const struct kiw_startup *su, const struct kiw_peer *pee
 /**
  * struct number_dialer - endpoint of the end that dials
  * @ep: what all endpoints have; first, so that all are freed alike
+ * @user: pays for the attempts, or NULL when there are no more
  * @pause: jiffies until the next attempt, if this one fails
  * @next: jiffies of the next attempt, in state DIAL_WAIT
+ * @tried: there was an attempt
+ * @said: what the Request of the present attempt says
  */
 struct number_dialer {
-	struct kiw_ep	ep;
-	unsigned long	pause;
-	unsigned long	next;
+	struct kiw_ep		ep;
+	struct number_user	*user;
+	unsigned long		pause;
+	unsigned long		next;
+	bool			tried;
+	struct kiw_number_said	said;
 };
 
 static_assert(offsetof(struct number_dialer, ep) == 0);
@@ -114,80 +225,217 @@ static struct number_dialer *to_dialer(struct kiw_ep *ep)
 	return container_of(ep, struct number_dialer, ep);
 }
 
-static void dial_later(struct kiw_ep *ep)
+/* No more attempts */
+static void dial_leave(struct kiw_ep *ep)
 {
 	struct number_dialer *d = to_dialer(ep);
 
+	if (d->user)
+		number_user_put(ep->dev, d->user);
+	d->user = NULL;
+}
+
+static void dial_break_off(struct kiw_ep *ep)
+{
 	kiw_ep_unhook(ep);
 	kiw_sock_disconnect(ep->sock);
-	d->next = jiffies + d->pause;
-	d->pause = min_t(unsigned long, 2 * d->pause, NUMBER_PAUSE_MAX);
 	kiw_ep_deadline(ep, 0);
 	kiw_ep_enter(ep, KIW_ST_DIAL_WAIT);
+}
+
+/*
+ * The pause grows up to @most. A chance makes each a little longer, so that QPs which began
+ * together don't go on together.
+ */
+static void dial_pause(struct kiw_ep *ep, unsigned long most)
+{
+	struct number_dialer *d = to_dialer(ep);
+	unsigned long pause = max(d->pause, number_turn(ep->dev, d->user));
+
+	dial_break_off(ep);
+	d->next = jiffies + pause + get_random_u32() % (pause / 4 + 1);
+	d->pause = min(2 * d->pause, most);
 	kiw_ep_again(ep, d->next);
+}
+
+static void dial_later(struct kiw_ep *ep)
+{
+	dial_pause(ep, NUMBER_PAUSE_MAX);
+}
+
+/* Return: 0, -ECONNABORTED when the QP has no peer any more, or -EINVAL. */
+static int dial_compose(struct kiw_ep *ep, struct kiw_peer *peer)
+{
+	struct kiw_startup *su = ep->su;
+
+	if (!kiw_qp_peer(ep->qp, peer))
+		return -ECONNABORTED;
+	number_config(ep, peer);
+	su->pd_len = KIW_NUMBER_LEN;
+	kiw_number_request(su->pd, &peer->ends, get_random_u64(), &to_dialer(ep)->said);
+	return kiw_request_compose(su);
+}
+
+static int dial_addresses(struct kiw_ep *ep, const struct kiw_peer *peer)
+{
+	struct kiw_startup *su = ep->su;
+	u16 port = kiw_port();
+	bool near = kiw_port_near(ep->dev, &peer->remote, &port);
+	int err;
+
+	if (!port)
+		return -ECONNREFUSED;
+	number_sockaddr(&su->local, &peer->local, 0);
+	number_sockaddr(&su->remote, &peer->remote, port);
+	err = kiw_addr_check(ep->dev, &su->local);
+	if (!err)
+		err = kiw_addr_check(ep->dev, &su->remote);
+	if (err)
+		return err;
+	/* The address may have come to another interface. */
+	return near ? kiw_sock_roam(ep->sock) : kiw_sock_stay(ep->dev, ep->sock, &su->local);
 }
 
 static int dial_begin(struct kiw_ep *ep)
 {
-	struct kiw_startup *su = ep->su;
 	struct kiw_peer peer;
 	int err;
 
-	if (!kiw_qp_peer(ep->qp, &peer))
-		return -ECONNABORTED;
-	number_config(ep, &peer);
-	number_sockaddr(&su->local, &peer.local, 0);
-	number_sockaddr(&su->remote, &peer.remote, qpn_port);
-	su->pd_len = KIW_NUMBER_LEN;
-	kiw_number_build(su->pd, &peer.ends);
-	err = kiw_addr_check(ep->dev, &su->local);
+	to_dialer(ep)->tried = true;
+	if (kiw_number_mode(ep->dev) == KIW_NUMBER_OFF)
+		return -EOPNOTSUPP;
+	err = dial_compose(ep, &peer);
 	if (!err)
-		err = kiw_addr_check(ep->dev, &su->remote);
-	if (!err)
-		err = kiw_request_compose(su);
-	/* The address may have come to another interface. */
-	if (!err)
-		err = kiw_sock_stay(ep->dev, ep->sock, &su->local);
+		err = dial_addresses(ep, &peer);
 	if (err)
 		return err;
 	kiw_ep_deadline(ep, kiw_connect_secs(ep->dev));
 	return kiw_dial(ep);
 }
 
+/* Such a link has to tell its own PSN, so that the peer tells the other one. */
+static bool dial_waits_for_rts(struct kiw_ep *ep)
+{
+	struct kiw_peer peer;
+
+	return kiw_number_mode(ep->dev) == KIW_NUMBER_STRICT && kiw_qp_peer(ep->qp, &peer) &&
+	       !peer.ends.ready;
+}
+
 /* An address may come back, a route appear, and memory: an attempt's failure is its own only. */
 static void dial_wait(struct kiw_ep *ep, unsigned long events)
 {
 	struct number_dialer *d = to_dialer(ep);
+	unsigned long crowd;
 
 	if (events & KIW_INBOX_READY) {
+		crowd = number_crowd(ep->dev, d->user);
 		d->pause = NUMBER_PAUSE_MIN;
-	} else if (time_before(jiffies, d->next)) {
-		kiw_ep_again(ep, d->next);
-		return;
+		if (d->tried || !crowd)
+			d->next = jiffies + crowd;
 	}
-	if (dial_begin(ep))
-		dial_later(ep);
+	if (time_before(jiffies, d->next))
+		kiw_ep_again(ep, d->next);
+	else if (dial_waits_for_rts(ep))
+		return;
+	else if (dial_begin(ep))
+		dial_pause(ep, NUMBER_PAUSE_HOME);
 }
 
-static void dial_answered(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
+/* The program has gone on to RTS, and the Request of this attempt doesn't say so. */
+static void dial_ready(struct kiw_ep *ep)
+{
+	struct kiw_peer peer;
+
+	/* It is not on its way yet. */
+	if (!ep->su->out_sent && !dial_compose(ep, &peer))
+		return;
+	dial_break_off(ep);
+	dial_wait(ep, KIW_INBOX_READY);
+}
+
+/* An end of another version rejects, and says its version; version 1 says nothing. */
+static void dial_rejected(const struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
+{
+	struct kiw_number_said said;
+
+	if (!rep->pd_len)
+		number_other_version(ep, 1);
+	else if (kiw_number_parse(rep->pd, rep->pd_len, &said) == KIW_NUMBER_OTHER_VERSION)
+		number_other_version(ep, said.version);
+}
+
+/* Is the Reply from the end that was named? */
+static bool dial_believes(struct kiw_ep *ep, const struct kiw_mpa_frame *rep,
+			  struct kiw_number_said *said)
 {
 	struct kiw_startup *su = ep->su;
 	struct kiw_peer peer;
+
+	if (kiw_ep_excess(ep) || !kiw_qp_peer(ep->qp, &peer) ||
+	    kiw_sock_names(ep->sock, &su->local, &su->remote) || !number_same_ends(su, &peer))
+		return false;
+	switch (kiw_number_parse(rep->pd, rep->pd_len, said)) {
+	case KIW_NUMBER_GOOD:
+		break;
+	case KIW_NUMBER_OTHER_VERSION:
+		number_other_version(ep, said->version);
+		return false;
+	default:
+		return false;
+	}
+	switch (kiw_number_proves(&peer.ends, &to_dialer(ep)->said, said)) {
+	case KIW_NUMBER_PROVED:
+		return true;
+	case KIW_NUMBER_UNPROVED:
+	case KIW_NUMBER_LATER:
+		return kiw_number_mode(ep->dev) != KIW_NUMBER_STRICT;
+	default:
+		ibdev_dbg(&ep->dev->ibdev, "a Reply of %pISpc proves nothing\n", &su->remote);
+		return false;
+	}
+}
+
+static void dial_open(struct kiw_ep *ep, const struct kiw_number_said *said)
+{
+	const struct kiw_number_said *own = &to_dialer(ep)->said;
 	int err;
 
-	if (rep->reject || kiw_ep_excess(ep) || !kiw_qp_peer(ep->qp, &peer) ||
-	    kiw_sock_names(ep->sock, &su->local, &su->remote) || !number_fits(su, &peer, rep) ||
-	    kiw_mpa_conclude(&su->cfg, &su->req, rep, &su->terms) || !su->terms.p2p) {
-		dial_later(ep);
-		return;
-	}
-	err = kiw_ep_open(ep, &su->terms);
-	if (!err)
+	kiw_qp_meet(ep->qp, said->limited);
+	err = kiw_ep_open(ep, &ep->su->terms);
+	if (!err && !own->ready && !kiw_qp_proved(ep->qp, &ep->inbox, said->psn))
+		kiw_ep_end(ep, -EACCES, KIW_END_RESET);
+	else if (!err)
 		kiw_ep_established(ep);
 	else if (err == -EISCONN)	/* not any more: in error, or being destroyed */
 		kiw_ep_end(ep, err, KIW_END_RESET);
 	else
 		dial_later(ep);
+	if (!err)
+		dial_leave(ep);
+}
+
+static void dial_answered(struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
+{
+	struct kiw_startup *su = ep->su;
+	struct kiw_number_said said;
+	enum kiw_err why;
+
+	if (rep->reject)
+		dial_rejected(ep, rep);
+	if (rep->reject || !dial_believes(ep, rep, &said)) {
+		dial_later(ep);
+		return;
+	}
+	why = kiw_mpa_conclude(&su->cfg, &su->req, rep, &su->terms);
+	if (why == KIW_ERR_LLP_RTR) {
+		number_no_terms(ep, ep->qp);
+		kiw_ep_end(ep, -EPROTO, KIW_END_RESET);
+	} else if (why || !su->terms.p2p) {
+		dial_later(ep);
+	} else {
+		dial_open(ep, &said);
+	}
 }
 
 static void dial_run(struct kiw_ep *ep, unsigned long events)
@@ -208,65 +456,110 @@ static void dial_run(struct kiw_ep *ep, unsigned long events)
 		dial_answered(ep, &rep);
 	else if (err != -EAGAIN)
 		dial_later(ep);
+	else if ((events & KIW_INBOX_READY) && !to_dialer(ep)->said.ready)
+		dial_ready(ep);
 }
 
 static const struct kiw_ep_ops dial_ops = {
 	.run = dial_run,
+	.leave = dial_leave,
+	.size = sizeof(struct number_dialer),
 	.initiates = true,
 	.quiet = true,
 };
 
 /* --- the end that is dialed ----------------------------------------------------------------- */
 
-static void answer_prepare(struct kiw_ep *ep)
+/**
+ * struct number_answerer - endpoint of the end that is dialed
+ * @ep: what all endpoints have; first, so that all are freed alike
+ * @early: in the device's hash of Requests that wait for their QP; protected by its ep_lock
+ * @said: what the Request says
+ */
+struct number_answerer {
+	struct kiw_ep		ep;
+	struct hlist_node	early;
+	struct kiw_number_said	said;
+};
+
+static_assert(offsetof(struct number_answerer, ep) == 0);
+
+static struct number_answerer *to_answerer(struct kiw_ep *ep)
 {
-	INIT_LIST_HEAD(&ep->su->early);
+	return container_of(ep, struct number_answerer, ep);
 }
 
-/* From here on the endpoint is told when the QP is named a peer, and when it is ready. */
-static void answer_await(struct kiw_ep *ep, u32 qpn)
+static struct hlist_head *answer_bucket(struct kiw_device *dev, u32 qpn)
 {
-	struct kiw_startup *su = ep->su;
-
-	spin_lock_bh(&ep->dev->ep_lock);
-	su->ep = ep;
-	su->wants = qpn;
-	list_add_tail(&su->early, &ep->dev->number_early);
-	spin_unlock_bh(&ep->dev->ep_lock);
+	return &dev->number.early[hash_32(qpn, KIW_EARLY_BITS)];
 }
 
-static void answer_leave(struct kiw_ep *ep)
+/* Is a Request of the peer that a QP was named? */
+static bool answer_meets(const struct number_answerer *a, const struct kiw_peer *peer)
 {
-	/* Once it is open there is no start-up any more. */
-	if (ep->su) {
-		spin_lock_bh(&ep->dev->ep_lock);
-		list_del_init(&ep->su->early);
-		spin_unlock_bh(&ep->dev->ep_lock);
-	}
-	kiw_listener_leave(ep);
+	return kiw_number_answers(&peer->ends, &a->said) && number_same_ends(a->ep.su, peer);
 }
 
-/* A QP that is dialed was named a peer, or became ready. */
-static void number_tell(struct kiw_device *dev, u32 qpn)
+/* From here on the endpoint is told when the QP is named its peer, and when it is ready. */
+static void answer_await(struct number_answerer *a)
 {
-	struct kiw_startup *su;
+	struct kiw_device *dev = a->ep.dev;
 
 	spin_lock_bh(&dev->ep_lock);
-	list_for_each_entry(su, &dev->number_early, early) {
-		if (su->wants == qpn)
-			kiw_inbox_post(&su->ep->inbox, KIW_INBOX_READY);
+	hlist_add_head(&a->early, answer_bucket(dev, a->said.to));
+	spin_unlock_bh(&dev->ep_lock);
+}
+
+/*
+ * A QP that is dialed was named a peer, became ready, or has lost a connection that never stood.
+ * Those that it waits for are told, however many others there are.
+ */
+static void number_tell(struct kiw_qp *qp)
+{
+	struct kiw_device *dev = qp->dev;
+	struct number_answerer *a;
+	struct kiw_peer peer;
+
+	if (!kiw_qp_peer(qp, &peer))
+		return;
+	spin_lock_bh(&dev->ep_lock);
+	hlist_for_each_entry(a, answer_bucket(dev, qp->ibqp.qp_num), early) {
+		if (answer_meets(a, &peer))
+			kiw_inbox_post(&a->ep.inbox, KIW_INBOX_READY);
 	}
 	spin_unlock_bh(&dev->ep_lock);
 }
 
-static bool answer_fits(const struct kiw_ep *ep, struct kiw_qp *qp, struct kiw_peer *peer)
+static void answer_forget(struct kiw_ep *ep)
 {
-	return kiw_qp_peer(qp, peer) && number_fits(ep->su, peer, &ep->su->req);
+	spin_lock_bh(&ep->dev->ep_lock);
+	hlist_del_init(&to_answerer(ep)->early);
+	spin_unlock_bh(&ep->dev->ep_lock);
+	kiw_listener_leave(ep);
+}
+
+static void answer_leave(struct kiw_ep *ep)
+{
+	struct kiw_qp *qp;
+
+	answer_forget(ep);
+	/* The peer may have given up this connection for another one. */
+	qp = kiw_qp_find(ep->dev, to_answerer(ep)->said.to);
+	if (!qp)
+		return;
+	number_tell(qp);
+	kiw_qp_put(qp);
+}
+
+static bool answer_fits(struct kiw_ep *ep, struct kiw_qp *qp, struct kiw_peer *peer)
+{
+	return kiw_qp_peer(qp, peer) && answer_meets(to_answerer(ep), peer) &&
+	       (peer->ends.ready || kiw_number_mode(ep->dev) != KIW_NUMBER_STRICT);
 }
 
 static int answer_bind(struct kiw_ep *ep, struct kiw_peer *peer)
 {
-	struct kiw_qp *qp = kiw_qp_find(ep->dev, ep->su->wants);
+	struct kiw_qp *qp = kiw_qp_find(ep->dev, to_answerer(ep)->said.to);
 	int err;
 
 	if (!qp)
@@ -286,8 +579,23 @@ static int answer_bind(struct kiw_ep *ep, struct kiw_peer *peer)
 
 static void answer_refuse(struct kiw_ep *ep)
 {
-	answer_leave(ep);
-	kiw_refuse(ep, "no QP here expects it", NULL, 0);
+	u8 pd[KIW_NUMBER_REJECT_LEN];
+
+	answer_forget(ep);
+	kiw_number_reject(pd);
+	kiw_refuse(ep, "no QP here expects it", pd, sizeof(pd));
+}
+
+/* The Reply tells the peer as well, and no stream follows it. */
+static void answer_no_terms(struct kiw_ep *ep)
+{
+	struct kiw_qp *qp = ep->qp;
+
+	kiw_qp_get(qp);
+	kiw_ep_drop_qp(ep);
+	number_no_terms(ep, qp);
+	kiw_qp_put(qp);
+	ep->su->reject = true;
 }
 
 static void answer_request(struct kiw_ep *ep)
@@ -314,32 +622,56 @@ static void answer_request(struct kiw_ep *ep)
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 		return;
 	}
-	answer_leave(ep);
+	answer_forget(ep);
+	if (!(su->cfg.rtr & su->req.rtr))
+		answer_no_terms(ep);
+	else
+		kiw_qp_meet(ep->qp, to_answerer(ep)->said.limited);
 	kiw_sock_set_tos(ep->sock, peer.path.traffic_class);
-	kiw_number_build(pd, &peer.ends);
+	kiw_number_reply(pd, &peer.ends, &to_answerer(ep)->said);
 	kiw_reply_compose(ep, &rep, pd, sizeof(pd));
 	if (kiw_reply_send(ep))
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 }
 
+/* An inner listener, which is bound to no interface, serves the other links of the host alone. */
+static bool answer_is_astray(struct kiw_ep *ep)
+{
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)&ep->su->remote;
+	struct in6_addr remote = six->sin6_addr;
+	u16 port;
+
+	if (ep->sock->sk->sk_bound_dev_if)
+		return false;
+	if (ep->su->remote.ss_family == AF_INET)
+		ipv6_addr_set_v4mapped(((struct sockaddr_in *)six)->sin_addr.s_addr, &remote);
+	return !kiw_port_near(ep->dev, &remote, &port);
+}
+
 /* The Request is complete. */
 static void answer_begin(struct kiw_ep *ep)
 {
+	struct number_answerer *a = to_answerer(ep);
 	struct kiw_startup *su = ep->su;
-	struct kiw_number said;
+	enum kiw_number_form form;
 
-	if (kiw_sock_names(ep->sock, &su->local, &su->remote)) {
+	if (kiw_sock_names(ep->sock, &su->local, &su->remote) || answer_is_astray(ep)) {
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 		return;
 	}
-	if (!su->req.p2p || !kiw_number_parse(su->req.pd, su->req.pd_len, &said)) {
+	form = kiw_number_parse(su->req.pd, su->req.pd_len, &a->said);
+	if (form == KIW_NUMBER_OTHER_VERSION)
+		number_other_version(ep, a->said.version);
+	if (form != KIW_NUMBER_GOOD || !su->req.p2p) {
+		a->said.to = 0;
 		answer_refuse(ep);
 		return;
 	}
 	su->ready = jiffies;
+	kiw_ep_deadline(ep, 0);	/* the peer has done its part */
 	kiw_ep_enter(ep, KIW_ST_REQUEST_READY);
 	/* In this order: a QP that changes after answer_bind() has looked at it tells of that. */
-	answer_await(ep, said.to);
+	answer_await(a);
 	answer_request(ep);
 }
 
@@ -364,48 +696,33 @@ static void answer_run(struct kiw_ep *ep, unsigned long events)
 	}
 }
 
-static void answer_deaf(struct kiw_device *dev)
-{
-	WRITE_ONCE(dev->number_listens, false);
-}
-
 static const struct kiw_ep_ops answer_ops = {
 	.run = answer_run,
-	.prepare = answer_prepare,
 	.leave = answer_leave,
-	.deaf = answer_deaf,
+	.size = sizeof(struct number_answerer),
 	.quiet = true,
 };
 
-static int number_open(struct kiw_device *dev, struct sockaddr_storage *any)
-{
-	int err;
+/* --- the device ----------------------------------------------------------------------------- */
 
-	/* Before it can end, so that its end is seen. */
-	WRITE_ONCE(dev->number_listens, true);
-	err = PTR_ERR_OR_ZERO(kiw_listener_open(dev, any, NUMBER_BACKLOG, &answer_ops, NULL));
-	if (err)
-		WRITE_ONCE(dev->number_listens, false);
-	return err;
+void kiw_number_init(struct kiw_device *dev)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(dev->number.early); i++)
+		INIT_HLIST_HEAD(&dev->number.early[i]);
+	INIT_LIST_HEAD(&dev->number.users);
+	kiw_port_init(dev, &answer_ops);
 }
 
-/* The device listens from the first QP on that will be dialed, and again if it was made deaf. */
-static int number_listen(struct kiw_device *dev)
+int kiw_number_settle(struct kiw_device *dev)
 {
-	struct sockaddr_storage any;
-	int err = 0;
+	return kiw_port_settle(dev);
+}
 
-	mutex_lock(&dev->number_mutex);
-	if (!READ_ONCE(dev->number_listens)) {
-		number_sockaddr(&any, &in6addr_any, qpn_port);
-		err = number_open(dev, &any);
-		if (err == -EAFNOSUPPORT) {
-			((struct sockaddr_in *)&any)->sin_family = AF_INET;
-			err = number_open(dev, &any);
-		}
-	}
-	mutex_unlock(&dev->number_mutex);
-	return err;
+void kiw_number_exit(struct kiw_device *dev)
+{
+	cancel_work_sync(&dev->port.work);
 }
 
 /* --- verbs ---------------------------------------------------------------------------------- */
@@ -436,12 +753,10 @@ static int number_named(struct kiw_qp *qp, const struct ib_qp_attr *attr, int ma
 	peer->ends.from = qp->ibqp.qp_num;
 	peer->ends.to = attr->dest_qp_num;
 	peer->ends.rq_psn = attr->rq_psn & KIW_PSN_MASK;
-	peer->ird = KIW_MAX_RD_ATOM;
-	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
-		peer->ird = min_t(u16, attr->max_dest_rd_atomic, KIW_MAX_RD_ATOM);
+	peer->ird = mask & IB_QP_MAX_DEST_RD_ATOMIC ? attr->max_dest_rd_atomic : KIW_MAX_RD_ATOM;
 	peer->ord = NUMBER_ORD;
 	/* A connection has two ends, each with a QP of its own. */
-	if (peer->ends.to > KIW_QPN_MASK ||
+	if (peer->ends.to > KIW_QPN_MASK || peer->ird > KIW_MAX_RD_ATOM ||
 	    (peer->ends.to == peer->ends.from && ipv6_addr_equal(&peer->local, &peer->remote)))
 		return -EINVAL;
 	return 0;
@@ -458,24 +773,34 @@ static void number_end(struct kiw_qp *qp)
 	kiw_inbox_put(inbox);
 }
 
+static int number_make_sock(struct kiw_device *dev, const struct kiw_peer *peer,
+			    struct socket **sock)
+{
+	struct sockaddr_storage local;
+	int err;
+
+	number_sockaddr(&local, &peer->local, 0);
+	err = kiw_sock_create(dev, dev->net, NULL, &local, sock);
+	if (!err)
+		kiw_sock_set_tos(*sock, peer->path.traffic_class);
+	return err;
+}
+
 static int number_dial(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 		       const struct kiw_peer *peer)
 {
-	struct kiw_ep *ep = kiw_ep_create(qp->dev, sizeof(struct number_dialer), &dial_ops);
-	struct sockaddr_storage local;
+	struct kiw_ep *ep = kiw_ep_create(qp->dev, &dial_ops);
+	struct number_dialer *d = to_dialer(ep);
+	struct number_user *user;
 	struct socket *sock;
 	int err;
 
 	if (IS_ERR(ep))
 		return PTR_ERR(ep);
-	to_dialer(ep)->pause = NUMBER_PAUSE_MIN;
-	/* RTS mostly follows at once, and then the Request can say so. */
-	to_dialer(ep)->next = jiffies + NUMBER_PAUSE_MIN;
-	number_sockaddr(&local, &peer->local, 0);
-	err = kiw_sock_create(qp->dev, qp->dev->net, NULL, &local, &sock);
-	if (!err)
-		kiw_sock_set_tos(sock, peer->path.traffic_class);
+	user = number_user_get(qp->dev);
+	err = user ? number_make_sock(qp->dev, peer, &sock) : -ENOMEM;
 	mutex_lock(&ep->mutex);
+	d->user = user;
 	if (!err)
 		err = kiw_ep_take_sock(ep, sock);
 	if (!err)
@@ -485,9 +810,15 @@ static int number_dial(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	if (!err) {
 		kiw_qp_get(qp);
 		ep->qp = qp;
+		d->pause = NUMBER_PAUSE_MIN;
+		/* RTS mostly follows at once, and then the Request can say so. */
+		d->next = jiffies + max_t(unsigned long, NUMBER_PAUSE_MIN,
+					  number_crowd(qp->dev, user));
 		kiw_ep_enter(ep, KIW_ST_DIAL_WAIT);
 	} else if (ep->state != KIW_ST_DEAD) {
 		kiw_ep_end(ep, err, KIW_END_RESET);
+	} else {
+		dial_leave(ep);	/* the device's end came before there was anything to leave */
 	}
 	mutex_unlock(&ep->mutex);
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);	/* dials, or tidies up */
@@ -495,34 +826,49 @@ static int number_dial(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	return err;
 }
 
+/* A change to RTR that names a peer */
+static int number_connect(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
+{
+	struct kiw_peer peer;
+	int err;
+
+	err = number_named(qp, attr, mask, &peer);
+	if (err)
+		return err;
+	if (kiw_number_mode(qp->dev) == KIW_NUMBER_OFF)
+		return -EOPNOTSUPP;
+	mask &= ~(IB_QP_AV | IB_QP_DEST_QPN);
+	if (kiw_number_dials(peer.local.s6_addr, peer.ends.from, peer.remote.s6_addr,
+			     peer.ends.to))
+		return number_dial(qp, attr, mask, &peer);
+	err = kiw_port_ask(qp->dev);
+	if (!err)
+		err = kiw_qp_modify(qp, attr, mask, &peer);
+	if (!err)
+		number_tell(qp);
+	return err;
+}
+
 int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
-	const int numbers = IB_QP_AV | IB_QP_DEST_QPN;
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
-	struct kiw_peer peer;
 	int err;
 
 	if (kiw_qp_is_ud(qp))
 		return kiw_qp_modify(qp, attr, mask, NULL);
-	if (!(mask & numbers)) {
-		if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET)
-			number_end(qp);
-		err = kiw_qp_modify(qp, attr, mask, NULL);
-		if (!err && (mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RTS)
-			number_tell(qp->dev, ibqp->qp_num);
-		return err;
+	if (mask & (IB_QP_AV | IB_QP_DEST_QPN))
+		return number_connect(qp, attr, mask);
+	if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET) {
+		/* One that is refused changes nothing. */
+		err = kiw_qp_check(qp, attr, mask);
+		if (err)
+			return err;
+		number_end(qp);
+		/* It was right, and is another one now. */
+		mask &= ~IB_QP_CUR_STATE;
 	}
-	err = number_named(qp, attr, mask, &peer);
-	if (err)
-		return err;
-	mask &= ~numbers;
-	if (kiw_number_dials(peer.local.s6_addr, peer.ends.from, peer.remote.s6_addr,
-			     peer.ends.to))
-		return number_dial(qp, attr, mask, &peer);
-	err = number_listen(qp->dev);
-	if (!err)
-		err = kiw_qp_modify(qp, attr, mask, &peer);
-	if (!err)
-		number_tell(qp->dev, ibqp->qp_num);
+	err = kiw_qp_modify(qp, attr, mask, NULL);
+	if (!err && (mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RTS)
+		number_tell(qp);
 	return err;
 }

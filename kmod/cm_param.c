@@ -86,6 +86,18 @@ module_param_cb(keepalive, &keepalive_ops, &keepalive, 0644);
 MODULE_PARM_DESC(keepalive,
 		 "Seconds of silence after which TCP probes for the peer, 0 for never (default: 0)");
 
+static int cm_set_number(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, KIW_NUMBER_OFF, KIW_NUMBER_STRICT);
+}
+
+static const struct kernel_param_ops number_ops = { .set = cm_set_number, .get = param_get_uint };
+/* Read when a link is made, which opens its port or not: not to be changed later. */
+static unsigned int by_number = KIW_NUMBER_ON;
+module_param_cb(number, &number_ops, &by_number, 0444);
+MODULE_PARM_DESC(number,
+		 "Connections by queue pair number: 0 none, 1 yes, 2 with ends that prove both PSNs (default: 1)");
+
 /* --- options of a link --------------------------------------------------------------------- */
 
 /*
@@ -110,6 +122,9 @@ static const struct cm_option {
 	},
 	[KIW_OPTION_MPA_TIMEOUT] = { .number = &mpa_timeout, .min = 1, .max = CM_SECS_MAX },
 	[KIW_OPTION_KEEPALIVE] = { .number = &keepalive, .min = 0, .max = CM_KEEPALIVE_MAX },
+	[KIW_OPTION_NUMBER] = {
+		.number = &by_number, .min = KIW_NUMBER_OFF, .max = KIW_NUMBER_STRICT,
+	},
 };
 
 /* What holds for the link right now */
@@ -231,4 +246,10 @@ unsigned int kiw_connect_secs(const struct kiw_device *dev)
 unsigned int kiw_mpa_secs(const struct kiw_device *dev)
 {
 	return cm_option(&dev->options, KIW_OPTION_MPA_TIMEOUT);
+}
+
+/** kiw_number_mode() - does the link connect by QP number, and to which ends */
+enum kiw_number_mode kiw_number_mode(const struct kiw_device *dev)
+{
+	return cm_option(&dev->options, KIW_OPTION_NUMBER);
 }

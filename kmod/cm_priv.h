@@ -3,6 +3,7 @@
  * Inside of the connection manager; cm.h is its outside.
  *
  *	cm_number.c	connections by queue pair number
+ *	cm_port.c	the port of a link for these
  *	cm_listen.c	listeners
  *	cm_accept.c	start-up of the responder
  *	cm_connect.c	start-up of the initiator
@@ -43,7 +44,7 @@
  *	  the requests' index rely on this one; each is cleared before it is dropped.
  *	- the work while it is queued
  *	- the QP that is bound to it, and the stream while it runs
- *	- the cm_id of a listener, by its provider_data
+ *	- the cm_id of a listener, by its provider_data, or the device, by its port
  *	- a downcall while it uses the endpoint
  * An endpoint holds a reference to its listener's until the user has decided.
  */
@@ -126,9 +127,6 @@ struct kiw_listener;
  * @number: responder: of the connection in the order of TCP's accept
  * @accepted: responder: jiffies at which TCP's connection was accepted
  * @ready: responder: jiffies at which the Request was complete
- * @early: responder by QP number: in the device's number_early, protected by its ep_lock
- * @wants: valid with @early: the QP that is wanted
- * @ep: likewise: the endpoint
  * @peer: responder: the peer's address
  * @pd_len: bytes at @pd
  * @tell_len: bytes at @tell
@@ -152,9 +150,6 @@ struct kiw_startup {
 	u32			number;
 	unsigned long		accepted;
 	unsigned long		ready;
-	struct list_head	early;
-	u32			wants;
-	struct kiw_ep		*ep;
 	struct in6_addr		peer;
 	u16			pd_len;
 	u8			tell_len;
@@ -184,7 +179,7 @@ struct kiw_sk_ops {
  * @run: go on with the start-up, or with listening, with what happened; the mutex is held
  * @prepare: the endpoint is just made, and not known to anybody yet. May be NULL
  * @leave: the endpoint ends: let go of what is this role's; the mutex is held. May be NULL
- * @deaf: for a listener's connections: the listener has ended; its mutex is held. May be NULL
+ * @size: bytes of its structure, which begins with a struct kiw_ep
  * @initiates: the one that connects
  * @listens: a listener, which has no start-up
  * @quiet: iw_cm doesn't know of it
@@ -193,7 +188,7 @@ struct kiw_ep_ops {
 	void	(*run)(struct kiw_ep *ep, unsigned long events);
 	void	(*prepare)(struct kiw_ep *ep);
 	void	(*leave)(struct kiw_ep *ep);
-	void	(*deaf)(struct kiw_device *dev);
+	size_t	size;
 	bool	initiates;
 	bool	listens;
 	bool	quiet;
@@ -319,10 +314,10 @@ bool kiw_responder_sends_first(const struct kiw_device *dev);
 unsigned int kiw_keepalive_secs(const struct kiw_device *dev);
 unsigned int kiw_connect_secs(const struct kiw_device *dev);
 unsigned int kiw_mpa_secs(const struct kiw_device *dev);
+enum kiw_number_mode kiw_number_mode(const struct kiw_device *dev);
 
 /* cm_ep.c */
-struct kiw_ep *kiw_ep_create(struct kiw_device *dev, size_t size,
-			     const struct kiw_ep_ops *ops);
+struct kiw_ep *kiw_ep_create(struct kiw_device *dev, const struct kiw_ep_ops *ops);
 int kiw_ep_take_sock(struct kiw_ep *ep, struct socket *sock);
 void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs);
 void kiw_ep_again(struct kiw_ep *ep, unsigned long when);
@@ -346,6 +341,7 @@ int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_
 		    const struct sockaddr_storage *local, struct socket **res);
 int kiw_sock_stay(struct kiw_device *dev, struct socket *sock,
 		  const struct sockaddr_storage *local);
+int kiw_sock_roam(struct socket *sock);
 void kiw_sock_set_tos(struct socket *sock, u8 tos);
 int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr);
 void kiw_sock_disconnect(struct socket *sock);
@@ -385,6 +381,37 @@ int kiw_dial(struct kiw_ep *ep);
 /* cm_listen.c */
 struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_storage *addr,
 				       int backlog, const struct kiw_ep_ops *serves,
-				       struct iw_cm_id *id);
+				       struct iw_cm_id *id, bool anywhere);
+bool kiw_listener_hears(struct kiw_listener *l);
+void kiw_listener_end(struct kiw_listener *l);
+
+/* cm_port.c */
+/** kiw_port() - the TCP port that all hosts know */
+u16 kiw_port(void);
+
+/** kiw_port_init() - prepare a new device; @serves is the role of its connections' endpoints */
+void kiw_port_init(struct kiw_device *dev, const struct kiw_ep_ops *serves);
+
+/**
+ * kiw_port_settle() - have the port as the option and the state of the device want it
+ * @dev: device; may sleep, with no lock of the connection manager held
+ *
+ * Return: 0 when the device listens; -EOPNOTSUPP when the option is off; -ENODEV when the device
+ * goes; or what TCP says, like -EADDRINUSE.
+ */
+int kiw_port_settle(struct kiw_device *dev);
+
+/** kiw_port_ask() - as kiw_port_settle(), and quicker if the device listens already */
+int kiw_port_ask(struct kiw_device *dev);
+
+/**
+ * kiw_port_near() - is an address that of another link of this host
+ * @dev: device
+ * @addr: address
+ * @port: gets the port of that link's inner listener, or 0 while there is none
+ *
+ * Return: whether it is, and can't be reached by a socket that stays on its interface.
+ */
+bool kiw_port_near(struct kiw_device *dev, const struct in6_addr *addr, u16 *port);
 
 #endif /* KIWARP_CM_PRIV_H */

@@ -160,6 +160,17 @@ int kiw_sock_stay(struct kiw_device *dev, struct socket *sock,
 }
 
 /**
+ * kiw_sock_roam() - have a socket stay on no interface
+ * @sock: socket without a connection; a kernel thread calls
+ *
+ * Return: 0 or a negative errno.
+ */
+int kiw_sock_roam(struct socket *sock)
+{
+	return sock_bindtoindex(sock->sk, 0, true);
+}
+
+/**
  * kiw_sock_create() - make a socket that stays on the interface of its address
  * @dev: device
  * @net: namespace; that of @dev lasts as long as its endpoints do, another one the socket keeps

@@ -369,6 +369,8 @@ static int device_client_add(struct ib_device *ibdev)
 	if (ibdev->ops.driver_id != KIW_DRIVER_ID)
 		return -EOPNOTSUPP;
 	device_set_ep_closed(to_kiw_device(ibdev), false);
+	/* The link works without its port, which another program may have; the log has it. */
+	kiw_number_settle(to_kiw_device(ibdev));
 	return 0;
 }
 
@@ -377,6 +379,7 @@ static void device_client_remove(struct ib_device *ibdev, void *data)
 	struct kiw_device *dev = to_kiw_device(ibdev);
 
 	device_set_ep_closed(dev, true);
+	kiw_number_settle(dev);
 	kiw_cm_abort_device(dev);
 }
 
@@ -422,6 +425,7 @@ static void device_dealloc_driver(struct ib_device *ibdev)
 {
 	struct kiw_device *dev = to_kiw_device(ibdev);
 
+	kiw_number_exit(dev);
 	kiw_cm_abort_device(dev);
 	if (!refcount_dec_and_test(&dev->ep_count))
 		wait_for_completion(&dev->ep_none);
@@ -484,6 +488,30 @@ DEVICE_OPTION(connect_timeout, CONNECT_TIMEOUT);
 DEVICE_OPTION(mpa_timeout, MPA_TIMEOUT);
 DEVICE_OPTION(keepalive, KEEPALIVE);
 
+/* Opens the port of the link, or closes it. Where it can't be had, nothing has changed. */
+static ssize_t number_store(struct device *device, struct device_attribute *attr, const char *buf,
+			    size_t count)
+{
+	struct kiw_device *dev = rdma_device_to_drv_device(device, struct kiw_device, ibdev);
+	int before = READ_ONCE(dev->options.value[KIW_OPTION_NUMBER]);
+	ssize_t ret = kiw_option_store(&dev->options, KIW_OPTION_NUMBER, buf, count);
+	int err;
+
+	if (ret < 0)
+		return ret;
+	err = kiw_number_settle(dev);
+	if (err && err != -EOPNOTSUPP) {
+		WRITE_ONCE(dev->options.value[KIW_OPTION_NUMBER], before);
+		return err;
+	}
+	return ret;
+}
+
+static struct dev_ext_attribute option_number = {
+	__ATTR(number, 0644, option_show, number_store),
+	(void *)(uintptr_t)KIW_OPTION_NUMBER,
+};
+
 static struct attribute *device_attributes[] = {
 	&dev_attr_hca_type.attr,
 	&dev_attr_board_id.attr,
@@ -497,6 +525,7 @@ static struct attribute *device_attributes[] = {
 	&option_connect_timeout.attr.attr,
 	&option_mpa_timeout.attr.attr,
 	&option_keepalive.attr.attr,
+	&option_number.attr.attr,
 	NULL
 };
 
@@ -600,9 +629,8 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	xa_init_flags(&dev->regions, XA_FLAGS_ACCOUNT);
 	spin_lock_init(&dev->gids.lock);
 	spin_lock_init(&dev->ep_lock);
-	mutex_init(&dev->number_mutex);
-	INIT_LIST_HEAD(&dev->number_early);
 	INIT_LIST_HEAD(&dev->eps);
+	kiw_number_init(dev);
 	refcount_set(&dev->ep_count, 1);
 	init_completion(&dev->ep_none);
 	kiw_options_init(&dev->options);

@@ -124,6 +124,16 @@ bool kiw_gid_refresh(struct kiw_device *dev)
 	return r.changed;
 }
 
+bool kiw_gid_has(struct kiw_device *dev, const struct in6_addr *addr)
+{
+	bool has;
+
+	spin_lock_bh(&dev->gids.lock);
+	has = !ipv6_addr_any(addr) && gid_find(&dev->gids, addr);
+	spin_unlock_bh(&dev->gids.lock);
+	return has;
+}
+
 bool kiw_gid_get(struct kiw_device *dev, u32 index, struct in6_addr *addr)
 {
 	if (!index || index >= KIW_GIDS)

@@ -46,6 +46,9 @@ bool kiw_gid_refresh(struct kiw_device *dev);
  */
 bool kiw_gid_get(struct kiw_device *dev, u32 index, struct in6_addr *addr);
 
+/** kiw_gid_has() - is it an address of the interface; any context */
+bool kiw_gid_has(struct kiw_device *dev, const struct in6_addr *addr);
+
 /**
  * kiw_gid_path() - the source for datagrams from a slot to a destination
  * @dev: device

@@ -20,7 +20,12 @@ void kiw_inbox_post(struct kiw_inbox *inbox, unsigned long events)
 		kiw_inbox_put(inbox);
 }
 
-void kiw_inbox_later(struct delayed_work *work, unsigned long delay)
+void kiw_inbox_queue(struct work_struct *work)
+{
+	queue_work(inbox_wq, work);
+}
+
+void kiw_inbox_queue_late(struct delayed_work *work, unsigned long delay)
 {
 	mod_delayed_work(inbox_wq, work, delay);
 }

@@ -68,13 +68,17 @@ static inline void kiw_inbox_put(struct kiw_inbox *inbox)
 }
 
 /**
- * kiw_inbox_later() - have a work of a queue pair run where those of endpoints do
- * @work: work; it may wait for a lock of some process
- * @delay: jiffies, also for a work that waits already
- *
- * Any context.
+ * kiw_inbox_queue() - have a work done beside those of endpoints
+ * @work: work; may sleep
  */
-void kiw_inbox_later(struct delayed_work *work, unsigned long delay);
+void kiw_inbox_queue(struct work_struct *work);
+
+/**
+ * kiw_inbox_queue_late() - likewise, after a time; one that is queued already gets the new time
+ * @work: work
+ * @delay: jiffies
+ */
+void kiw_inbox_queue_late(struct delayed_work *work, unsigned long delay);
 
 /** kiw_inbox_start() - prepare the works of endpoints, before there is a device; 0 or -ENOMEM */
 int kiw_inbox_start(void);

@@ -20,7 +20,15 @@ enum kiw_option {
 	KIW_OPTION_CONNECT_TIMEOUT,
 	KIW_OPTION_MPA_TIMEOUT,
 	KIW_OPTION_KEEPALIVE,
+	KIW_OPTION_NUMBER,
 	KIW_OPTION_COUNT,
+};
+
+/** enum kiw_number_mode - values of the option number */
+enum kiw_number_mode {
+	KIW_NUMBER_OFF,		/* nothing: no port, and no change to RTR that names a peer */
+	KIW_NUMBER_ON,
+	KIW_NUMBER_STRICT,	/* connects to ends alone that prove the PSN that they weren't told */
 };
 
 /**

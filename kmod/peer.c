@@ -17,6 +17,11 @@
  * probe has had its answer
  */
 #define PEER_SILENCE_MIN (2 * HZ)
+/* rnr_retry with which messages wait for a receive without limit */
+#define PEER_RNR_ENDLESS 7
+
+/* Seconds that requests wait for a peer that was never there */
+#define PEER_PATIENCE 20
 
 /* --- is it there? --------------------------------------------------------------------------- */
 
@@ -29,6 +34,16 @@ static unsigned long peer_silence_limit(const struct kiw_path *path)
 		return 0;
 	return max_t(u64, PEER_SILENCE_MIN,
 		     nsecs_to_jiffies((4096ULL << timeout) * ((path->retry_cnt & 7) + 1)));
+}
+
+unsigned long kiw_peer_patience(const struct kiw_peer *peer)
+{
+	unsigned long silence = peer_silence_limit(&peer->path);
+
+	/* Where it was, it can't come again: even without a limit there is nothing to wait for. */
+	if (peer->over)
+		return silence ? silence : PEER_PATIENCE * HZ;
+	return silence ? PEER_PATIENCE * HZ : 0;
 }
 
 /*
@@ -96,7 +111,7 @@ static void peer_watch_work(struct work_struct *work)
 	if (s && limit && READ_ONCE(qp->state) == KIW_QP_RTS) {
 		lost = peer_is_silent(&peer->watch, s, limit, pause);
 		if (!lost)
-			kiw_inbox_later(&peer->watch.work, pause);
+			kiw_inbox_queue_late(&peer->watch.work, pause);
 	}
 	mutex_unlock(&qp->mutex);
 	/* As if TCP had given up by itself. */
@@ -120,7 +135,7 @@ void kiw_qp_watch(struct kiw_qp *qp)
 	watch->keep_intvl = HZ;
 	watch->keep_count = MAX_TCP_KEEPCNT;	/* TCP itself doesn't give up before we do */
 	watch->keep_open = true;
-	kiw_inbox_later(&watch->work, 0);
+	kiw_inbox_queue_late(&watch->work, 0);
 }
 
 /* --- what the program says of it ------------------------------------------------------------ */
@@ -145,6 +160,10 @@ int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t
 	qp->peer->path = named->path;
 	qp->peer->ird = named->ird;
 	qp->peer->ord = named->ord;
+	qp->peer->ends.limited = qp->peer->path.rnr_retry != PEER_RNR_ENDLESS;
+	qp->peer->over = false;
+	qp->peer->limited = false;
+	qp->peer->untold = false;
 	qp->peer->silent = false;
 	qp->peer->begun = false;
 	/* What rdma_cm leaves open, the program that names its peer has set itself. */
@@ -156,20 +175,50 @@ int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t
 
 int kiw_peer_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
+	bool first = qp->shown == IB_QPS_RTR;
 	struct kiw_peer *peer = qp->peer;
+	u32 psn;
 
 	lockdep_assert_held(&qp->mutex);
-	if (!qp->by_number || (qp->shown == IB_QPS_RTR && !(mask & IB_QP_SQ_PSN)))
+	if (!qp->by_number || (first && !(mask & IB_QP_SQ_PSN)) ||
+	    ((mask & IB_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > KIW_MAX_RD_ATOM))
 		return -EINVAL;
-	if (mask & IB_QP_SQ_PSN)
-		peer->ends.sq_psn = attr->sq_psn & KIW_PSN_MASK;
+	psn = mask & IB_QP_SQ_PSN ? attr->sq_psn & KIW_PSN_MASK : peer->ends.sq_psn;
+	if (peer->untold && psn != peer->told_psn)
+		return -EACCES;
+	peer->untold = false;
+	peer->ends.sq_psn = psn;
 	peer->ends.ready = true;
 	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
 		peer->ord = attr->max_rd_atomic;
 	WRITE_ONCE(qp->shown, IB_QPS_RTS);
-	if (qp->inbox)
+	if (first && qp->inbox)
 		kiw_inbox_post(qp->inbox, KIW_INBOX_READY);
 	return 0;
+}
+
+void kiw_qp_meet(struct kiw_qp *qp, bool limited)
+{
+	mutex_lock(&qp->mutex);
+	if (qp->by_number)
+		qp->peer->limited = limited;
+	mutex_unlock(&qp->mutex);
+}
+
+bool kiw_qp_proved(struct kiw_qp *qp, const struct kiw_inbox *inbox, u32 psn)
+{
+	struct kiw_peer *peer;
+	bool right = true;
+
+	mutex_lock(&qp->mutex);
+	peer = qp->peer;
+	if (qp->by_number && qp->inbox == inbox) {
+		peer->untold = !peer->ends.ready;
+		peer->told_psn = psn;
+		right = peer->untold || peer->ends.sq_psn == psn;
+	}
+	mutex_unlock(&qp->mutex);
+	return right;
 }
 
 void kiw_peer_forget(struct kiw_qp *qp)
@@ -214,6 +263,16 @@ bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer)
 	return named;
 }
 
+/* The time that requests wait for the peer is another one. */
+static void peer_await_anew(struct kiw_qp *qp)
+{
+	lockdep_assert_held(&qp->mutex);
+	if (qp->state != KIW_QP_IDLE || qp->shown != IB_QPS_RTS || !kiw_sq_posted(&qp->sq))
+		return;
+	qp->peer->patient = false;
+	kiw_qp_await_peer(qp);
+}
+
 void kiw_peer_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	struct kiw_path *path;
@@ -232,8 +291,11 @@ void kiw_peer_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 		path->rnr_retry = attr->rnr_retry;
 	if (mask & IB_QP_MIN_RNR_TIMER)
 		path->min_rnr_timer = attr->min_rnr_timer;
-	if (mask & (IB_QP_TIMEOUT | IB_QP_RETRY_CNT))
-		kiw_inbox_later(&qp->peer->watch.work, 0);
+	qp->peer->ends.limited = path->rnr_retry != PEER_RNR_ENDLESS;
+	if (mask & (IB_QP_TIMEOUT | IB_QP_RETRY_CNT)) {
+		kiw_inbox_queue_late(&qp->peer->watch.work, 0);
+		peer_await_anew(qp);
+	}
 }
 
 static void peer_query_address(const struct kiw_peer *peer, struct rdma_ah_attr *ah)

@@ -21,7 +21,7 @@ struct kiw_qp;
  * @mtu: enum ib_mtu, likewise
  * @timeout: likewise; with @retry_cnt, how long a peer may be silent
  * @retry_cnt: likewise
- * @rnr_retry: likewise
+ * @rnr_retry: likewise; 7 has the peer let messages wait for a receive without limit
  * @min_rnr_timer: likewise
  */
 struct kiw_path {
@@ -66,6 +66,12 @@ struct kiw_watch {
  * @path: see struct kiw_path
  * @ird: Reads that the peer may have outstanding
  * @ord: Reads that we may have outstanding
+ * @over: it was connected, and the connection has ended: there is no other before RESET; changed
+ *	while the QP is held
+ * @limited: the peer has said so, see struct kiw_number; set before there is a stream
+ * @untold: the connection stands, and the peer has told which sq_psn it expects, @told_psn, which
+ *	the program hasn't said yet
+ * @told_psn: valid with @untold
  * @patient: a request waits for the connection, until @deadline
  * @deadline: jiffies
  * @late: the work that looks whether the wait is over
@@ -74,8 +80,8 @@ struct kiw_watch {
  *	that, the others are flushed; changed while the QP is held
  * @begun: the program knows by IB_EVENT_COMM_EST that the peer has; changed while the QP is held
  *
- * The mutex of the QP protects it, but for @silent and @begun. It is made by the first modification
- * that names a peer, and goes with the QP.
+ * The mutex of the QP protects it, but for @over, @limited, @silent and @begun. It is made by the
+ * first modification that names a peer, and goes with the QP.
  */
 struct kiw_peer {
 	struct kiw_qp		*qp;
@@ -86,6 +92,10 @@ struct kiw_peer {
 	struct kiw_path		path;
 	u16			ird;
 	u16			ord;
+	bool			over;
+	bool			limited;
+	bool			untold;
+	u32			told_psn;
 	bool			patient;
 	bool			silent;
 	bool			begun;
@@ -110,7 +120,8 @@ int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t
  * @attr: what is set
  * @mask: IB_QP_*, which of @attr
  *
- * Return: 0, or -EINVAL without a peer, or without a PSN in RTR.
+ * Return: 0; -EINVAL without a peer, without a PSN in RTR, or for more Reads than there can be;
+ * -EACCES when the peer that is connected expects another PSN.
  */
 int kiw_peer_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
 
@@ -139,6 +150,26 @@ void kiw_peer_free(struct kiw_qp *qp);
  * Return: false when none was named.
  */
 bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer);
+
+/**
+ * kiw_qp_meet() - what the peer says of its messages
+ * @qp: QP, bound to the endpoint that is about to open
+ * @limited: see struct kiw_number
+ */
+void kiw_qp_meet(struct kiw_qp *qp, bool limited);
+
+/**
+ * kiw_qp_proved() - the peer has told which sq_psn it expects, and the stream has begun
+ * @qp: QP
+ * @inbox: of the endpoint
+ * @psn: the PSN; it is kept for the change to RTS, if that is yet to come
+ *
+ * Return: false when it isn't the one that the program has said.
+ */
+bool kiw_qp_proved(struct kiw_qp *qp, const struct kiw_inbox *inbox, u32 psn);
+
+/** kiw_peer_patience() - jiffies that requests wait for the peer, or 0 for no limit; mutex held */
+unsigned long kiw_peer_patience(const struct kiw_peer *peer);
 
 /**
  * kiw_qp_forget_peer() - no connection by number is made any more, and one that there is ends

@@ -104,7 +104,8 @@ int kiw_qp_bind(struct kiw_qp *qp, struct kiw_inbox *inbox, bool by_number)
 	int ret = 0;
 
 	mutex_lock(&qp->mutex);
-	if (qp->inbox || qp->dying || qp->state != KIW_QP_IDLE || qp->by_number != by_number) {
+	if (qp->inbox || qp->dying || qp->state != KIW_QP_IDLE || qp->by_number != by_number ||
+	    (by_number && qp->peer->over)) {
 		ret = -EISCONN;
 	} else {
 		kiw_inbox_get(inbox);
@@ -428,6 +429,39 @@ static void qp_forget(struct kiw_qp *qp)
 
 /* --- a peer that is named by number --------------------------------------------------------- */
 
+void kiw_qp_give_up(struct kiw_qp *qp)
+{
+	bool idle;
+
+	mutex_lock(&qp->mutex);
+	idle = qp->by_number && qp->state == KIW_QP_IDLE && !rcu_access_pointer(qp->stream);
+	if (idle) {
+		qp->peer->patient = false;
+		kiw_qp_lost_peer(qp);
+		qp_fail_idle(qp);
+	}
+	mutex_unlock(&qp->mutex);
+	if (!idle)
+		return;
+	kiw_stat_inc(&qp->dev->stats, KIW_STAT_CONNECT_FAILS);
+	qp_abort_endpoint(qp);
+	kiw_qp_raise(qp, IB_EVENT_QP_FATAL);
+}
+
+/* Has the peer come? The stream of an end that was dialed begins before that. */
+static bool qp_is_met(struct kiw_qp *qp)
+{
+	struct kiw_stream *s = kiw_stream_of(qp);
+	bool met;
+
+	lockdep_assert_held(&qp->mutex);
+	if (!s)
+		return false;
+	met = READ_ONCE(s->tx.gate);
+	kiw_stream_put(s);
+	return met;
+}
+
 /* Requests have waited long enough for the peer: as if its acknowledgements were missing. */
 static void qp_peer_late(struct work_struct *work)
 {
@@ -436,21 +470,20 @@ static void qp_peer_late(struct work_struct *work)
 	bool over;
 
 	mutex_lock(&qp->mutex);
-	over = peer->patient && time_after_eq(jiffies, peer->deadline) &&
-	       qp->state == KIW_QP_IDLE && !rcu_access_pointer(qp->stream);
-	if (over) {
+	if (qp_is_met(qp))
 		peer->patient = false;
-		kiw_qp_lost_peer(qp);
-		qp_fail_idle(qp);
+	over = peer->patient && time_after_eq(jiffies, peer->deadline);
+	/* It may be about to come: that is limited by its start-up. */
+	if (over && rcu_access_pointer(qp->stream)) {
+		kiw_inbox_queue_late(&peer->late, HZ);
+		over = false;
 	}
 	mutex_unlock(&qp->mutex);
 	if (!over)
 		return;
-	ibdev_dbg(&qp->dev->ibdev, "QP %u: no QP %u at %pI6c in %u s\n", qp->ibqp.qp_num,
-		  peer->ends.to, &peer->remote, KIW_PEER_PATIENCE);
-	kiw_stat_inc(&qp->dev->stats, KIW_STAT_CONNECT_FAILS);
-	qp_abort_endpoint(qp);
-	kiw_qp_raise(qp, IB_EVENT_QP_FATAL);
+	ibdev_dbg(&qp->dev->ibdev, "QP %u: QP %u at %pI6c hasn't come, or is gone\n",
+		  qp->ibqp.qp_num, peer->ends.to, &peer->remote);
+	kiw_qp_give_up(qp);
 }
 
 /* A request was posted: may it wait for the connection? */
@@ -531,6 +564,7 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 {
 	enum ib_qp_state to = c->attr->qp_state;
 	bool busy;
+	int ret;
 
 	kiw_stream_assert_held(s);
 	switch (to) {
@@ -541,9 +575,13 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 		if (qp->state != KIW_QP_RTS && qp->state != KIW_QP_CLOSING &&
 		    qp->state != KIW_QP_IDLE)
 			return -EINVAL;
-		if (c->mask & IB_QP_MAX_QP_RD_ATOMIC)
+		ret = kiw_peer_ready(qp, c->attr, c->mask);
+		if (!ret && (c->mask & IB_QP_MAX_QP_RD_ATOMIC))
 			qp->ord = min_t(u16, qp->ord, c->attr->max_rd_atomic);
-		return kiw_peer_ready(qp, c->attr, c->mask);
+		/* It is the peer of somebody else. */
+		if (ret == -EACCES)
+			kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+		return ret;
 	case IB_QPS_SQD:
 		/* What was posted before is to be sent before, even if no doorbell rang. */
 		kiw_pump_settle(s);
@@ -628,8 +666,7 @@ static int qp_modify_state(struct kiw_qp *qp, const struct qp_change *c)
 	return ret;
 }
 
-int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
-		  const struct kiw_peer *peer)
+int kiw_qp_check(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	/*
 	 * TCP and MPA see to what these are about: accepted in every state, and by number kept (see
@@ -644,27 +681,36 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	/* More than the remote rights counts for regions, or means nothing here. */
 	const int rights = QP_REMOTE_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND |
 			   QP_ACCESS_FLUSH | IB_ACCESS_OPTIONAL;
-	const struct qp_change change = { .attr = attr, .mask = mask, .peer = peer };
-	int ret = 0;
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
-	if (kiw_qp_is_ud(qp))
-		return kiw_ud_modify(qp, attr, mask);
 	if (mask & ~known)
 		return -EINVAL;
 	if ((mask & IB_QP_ACCESS_FLAGS) && (attr->qp_access_flags & ~rights))
 		return -EINVAL;
 	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != qp_shown_state(qp))
 		return -EINVAL;
-	if (mask & IB_QP_STATE) {
-		ret = qp_modify_state(qp, &change);
-	} else {
-		mutex_lock(&qp->mutex);
-		qp_keep(qp, attr, mask);
-		mutex_unlock(&qp->mutex);
-	}
-	return ret;
+	return 0;
+}
+
+int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
+		  const struct kiw_peer *peer)
+{
+	const struct qp_change change = { .attr = attr, .mask = mask, .peer = peer };
+	int ret;
+
+	if (kiw_qp_is_ud(qp))
+		return mask & ~IB_QP_ATTR_STANDARD_BITS ? -EOPNOTSUPP :
+							  kiw_ud_modify(qp, attr, mask);
+	ret = kiw_qp_check(qp, attr, mask);
+	if (ret)
+		return ret;
+	if (mask & IB_QP_STATE)
+		return qp_modify_state(qp, &change);
+	mutex_lock(&qp->mutex);
+	qp_keep(qp, attr, mask);
+	mutex_unlock(&qp->mutex);
+	return 0;
 }
 
 int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,

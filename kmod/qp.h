@@ -169,20 +169,18 @@ static inline void kiw_qp_lost_peer(struct kiw_qp *qp)
 		qp->peer->silent = true;
 }
 
-/* Seconds that requests wait for a peer that is named by number */
-#define KIW_PEER_PATIENCE 20
-
 /* kiw_qp_await_peer() - a request waits for the peer, from the first one on; mutex held */
 static inline void kiw_qp_await_peer(struct kiw_qp *qp)
 {
+	unsigned long patience = kiw_peer_patience(qp->peer);
 	struct kiw_peer *peer = qp->peer;
 
 	lockdep_assert_held(&qp->mutex);
-	if (peer->patient)
+	if (peer->patient || !patience)
 		return;
 	peer->patient = true;
-	peer->deadline = jiffies + KIW_PEER_PATIENCE * HZ;
-	kiw_inbox_later(&peer->late, KIW_PEER_PATIENCE * HZ);
+	peer->deadline = jiffies + patience;
+	kiw_inbox_queue_late(&peer->late, patience);
 }
 
 /* Verbs and iw_cm operations; see struct ib_device_ops. */
@@ -208,6 +206,25 @@ struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn);
  */
 int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 		  const struct kiw_peer *peer);
+
+/**
+ * kiw_qp_check() - would kiw_qp_modify() refuse this whatever becomes of the connection
+ * @qp: QP
+ * @attr: what to change
+ * @mask: IB_QP_*, which of @attr
+ *
+ * Return: 0, or what that would return.
+ */
+int kiw_qp_check(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
+
+/**
+ * kiw_qp_give_up() - no connection to the peer that was named comes about
+ * @qp: QP
+ *
+ * If it is by number and has no stream, it goes to the error state with IB_EVENT_QP_FATAL; the
+ * oldest request fails as if acknowledgements were missing, and its endpoint ends.
+ */
+void kiw_qp_give_up(struct kiw_qp *qp);
 
 /**
  * kiw_qp_find() - look a connected QP up by its number

@@ -17,6 +17,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "arena.h"
+#include "cm_number.h"
 #include "gid.h"
 #include "options.h"
 #include "stats.h"
@@ -59,14 +60,13 @@
  * @next_qpn: where the search for a free number starts; protected by the lock of @qps
  * @regions: STag index (upper 24 bits) to &struct kiw_region, see region.h
  * @gids: addresses of the interface
- * @ep_lock: protects @eps, @ep_closed and @number_early; innermost, taken with bottom halves off
+ * @ep_lock: protects @eps, @ep_closed and @number; innermost, taken with bottom halves off
  * @eps: all endpoints of the connection manager, listening ones included
  * @ep_closed: the device goes, no endpoint may be made, unless it comes back elsewhere
  * @ep_count: endpoints that still exist, plus one for the device itself
  * @ep_none: completed when the last endpoint is gone
- * @number_mutex: held while a listener for connections by QP number is made
- * @number_listens: there is one; set under @number_mutex, cleared when it ends, without
- * @number_early: Requests by QP number that came before their QP was ready for them
+ * @port: where peers connect by QP number, see cm_port.c
+ * @number: what is about to connect by QP number, see cm_number.c
  * @num_qp: QPs that exist, at most KIW_MAX_QP
  * @num_srq: SRQs that exist, at most KIW_MAX_SRQ
  * @num_cq: CQs that exist, at most KIW_MAX_CQ
@@ -104,9 +104,8 @@ struct kiw_device {
 	refcount_t		ep_count;
 	struct completion	ep_none;
 
-	struct mutex		number_mutex;
-	bool			number_listens;
-	struct list_head	number_early;
+	struct kiw_port		port;
+	struct kiw_numbers	number;
 
 	atomic_t		num_qp;
 	atomic_t		num_srq;

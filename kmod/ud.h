@@ -124,7 +124,7 @@ void kiw_ud_close(struct kiw_qp *qp);
 /** kiw_ud_modify() - the verb; see struct ib_device_ops */
 int kiw_ud_modify(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
 
-/** kiw_ud_query() - add what datagrams have to the attributes of a QP; secrets as @mask names them */
+/** kiw_ud_query() - add what datagrams have to the attributes of a QP; secrets that @mask names */
 void kiw_ud_query(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask);
 
 /**

@@ -2,63 +2,142 @@
 #include "number.h"
 
 #define NUMBER_MAGIC "kiwN"
-#define NUMBER_VERSION 1
-#define NUMBER_READY 0x01 /* of the flags; the others are 0 */
+/* Of the flags; the others are 0 */
+#define NUMBER_READY 0x01
+#define NUMBER_LIMITED 0x02 /* only with the first */
 
-/* All fields are big endian, numbers and PSNs below 2^24. */
-struct number_data {
+/* All versions begin like this, rejections included. */
+struct number_head {
 	u8 magic[4];
 	u8 version;
 	u8 flags;
 	u8 reserved[2];
+} __packed;
+
+/* All fields are big endian, numbers and PSNs below 2^24. */
+struct number_data {
+	struct number_head head;
 	__be32 from;
 	__be32 to;
-	__be32 sq_psn;
-	__be32 rq_psn;
+	__be32 psn;
+	__be64 nonce;
 } __packed;
 
 static_assert(sizeof(struct number_data) == KIW_NUMBER_LEN, "private data");
+static_assert(sizeof(struct number_head) == KIW_NUMBER_REJECT_LEN, "of a rejection");
 
-void kiw_number_build(u8 *b, const struct kiw_number *n)
+static void number_head(struct number_head *head, u8 flags)
+{
+	memset(head, 0, sizeof(*head));
+	memcpy(head->magic, NUMBER_MAGIC, sizeof(head->magic));
+	head->version = KIW_NUMBER_VERSION;
+	head->flags = flags;
+}
+
+static void number_write(u8 *b, const struct kiw_number_said *said)
 {
 	struct number_data d = {
-		.version = NUMBER_VERSION,
-		.flags = n->ready ? NUMBER_READY : 0,
-		.from = cpu_to_be32(n->from & KIW_QPN_MASK),
-		.to = cpu_to_be32(n->to & KIW_QPN_MASK),
-		.sq_psn = cpu_to_be32(n->ready ? n->sq_psn & KIW_PSN_MASK : 0),
-		.rq_psn = cpu_to_be32(n->rq_psn & KIW_PSN_MASK),
+		.from = cpu_to_be32(said->from & KIW_QPN_MASK),
+		.to = cpu_to_be32(said->to & KIW_QPN_MASK),
+		.psn = cpu_to_be32(said->psn & KIW_PSN_MASK),
+		.nonce = cpu_to_be64(said->nonce),
 	};
 
-	memcpy(d.magic, NUMBER_MAGIC, sizeof(d.magic));
+	number_head(&d.head, (said->ready ? NUMBER_READY : 0) |
+			     (said->limited ? NUMBER_LIMITED : 0));
 	memcpy(b, &d, sizeof(d));
 }
 
-bool kiw_number_parse(const u8 *b, u32 len, struct kiw_number *n)
+void kiw_number_request(u8 *b, const struct kiw_number *own, u64 nonce,
+			struct kiw_number_said *said)
+{
+	said->from = own->from;
+	said->to = own->to;
+	said->psn = own->ready ? own->sq_psn : own->rq_psn;
+	said->nonce = nonce;
+	said->ready = own->ready;
+	said->limited = own->ready && own->limited;
+	said->version = KIW_NUMBER_VERSION;
+	number_write(b, said);
+}
+
+void kiw_number_reply(u8 *b, const struct kiw_number *own, const struct kiw_number_said *req)
+{
+	struct kiw_number_said said = {
+		.from = own->from,
+		.to = own->to,
+		.nonce = req->nonce,
+		.ready = own->ready,
+		.limited = own->ready && own->limited,
+	};
+
+	/* An end that may not send yet knows no PSN but the one that it was just told. */
+	if (own->ready)
+		said.psn = req->ready ? own->sq_psn : own->rq_psn;
+	number_write(b, &said);
+}
+
+void kiw_number_reject(u8 *b)
+{
+	struct number_head head;
+
+	number_head(&head, 0);
+	memcpy(b, &head, sizeof(head));
+}
+
+enum kiw_number_form kiw_number_parse(const u8 *b, u32 len, struct kiw_number_said *said)
 {
 	struct number_data d;
 
-	if (len != sizeof(d))
-		return false;
+	if (len < sizeof(d.head))
+		return KIW_NUMBER_MALFORMED;
+	memcpy(&d.head, b, sizeof(d.head));
+	if (memcmp(d.head.magic, NUMBER_MAGIC, sizeof(d.head.magic)))
+		return KIW_NUMBER_MALFORMED;
+	said->version = d.head.version;
+	if (d.head.version != KIW_NUMBER_VERSION)
+		return KIW_NUMBER_OTHER_VERSION;
+	if (len != sizeof(d) || (d.head.flags & ~(NUMBER_READY | NUMBER_LIMITED)) ||
+	    d.head.flags == NUMBER_LIMITED || d.head.reserved[0] || d.head.reserved[1])
+		return KIW_NUMBER_MALFORMED;
 	memcpy(&d, b, sizeof(d));
-	if (memcmp(d.magic, NUMBER_MAGIC, sizeof(d.magic)) || d.version != NUMBER_VERSION ||
-	    (d.flags & ~NUMBER_READY) || d.reserved[0] || d.reserved[1])
-		return false;
-	n->from = be32_to_cpu(d.from);
-	n->to = be32_to_cpu(d.to);
-	n->sq_psn = be32_to_cpu(d.sq_psn);
-	n->rq_psn = be32_to_cpu(d.rq_psn);
-	n->ready = d.flags & NUMBER_READY;
-	return !((n->from | n->to) & ~KIW_QPN_MASK) && !((n->sq_psn | n->rq_psn) & ~KIW_PSN_MASK) &&
-	       (n->ready || !n->sq_psn);
+	said->from = be32_to_cpu(d.from);
+	said->to = be32_to_cpu(d.to);
+	said->psn = be32_to_cpu(d.psn);
+	said->nonce = be64_to_cpu(d.nonce);
+	said->ready = d.head.flags & NUMBER_READY;
+	said->limited = d.head.flags & NUMBER_LIMITED;
+	if (((said->from | said->to) & ~KIW_QPN_MASK) || (said->psn & ~KIW_PSN_MASK))
+		return KIW_NUMBER_MALFORMED;
+	return KIW_NUMBER_GOOD;
 }
 
-bool kiw_number_meets(const struct kiw_number *own, const struct kiw_number *peer)
+bool kiw_number_answers(const struct kiw_number *own, const struct kiw_number_said *req)
 {
-	if (own->to != peer->from || own->from != peer->to || !(own->ready || peer->ready))
+	if (own->to != req->from || own->from != req->to)
 		return false;
-	return (!peer->ready || peer->sq_psn == own->rq_psn) &&
-	       (!own->ready || own->sq_psn == peer->rq_psn);
+	if (req->ready)
+		return req->psn == own->rq_psn;
+	return own->ready && req->psn == own->sq_psn;
+}
+
+enum kiw_number_proof kiw_number_proves(const struct kiw_number *own,
+					const struct kiw_number_said *req,
+					const struct kiw_number_said *rep)
+{
+	if (rep->from != req->to || rep->to != req->from || rep->nonce != req->nonce)
+		return KIW_NUMBER_WRONG;
+	if (!req->ready) {
+		/* Such a Request is answered by an end that may send, and by no other. */
+		if (!rep->ready)
+			return KIW_NUMBER_WRONG;
+		if (!own->ready)
+			return KIW_NUMBER_LATER;
+		return rep->psn == own->sq_psn ? KIW_NUMBER_PROVED : KIW_NUMBER_WRONG;
+	}
+	if (!rep->ready)
+		return rep->psn ? KIW_NUMBER_WRONG : KIW_NUMBER_UNPROVED;
+	return rep->psn == own->rq_psn ? KIW_NUMBER_PROVED : KIW_NUMBER_WRONG;
 }
 
 bool kiw_number_dials(const u8 *own, u32 own_qpn, const u8 *peer, u32 peer_qpn)

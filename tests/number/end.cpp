@@ -96,14 +96,14 @@ int End::rtr(const Name &peer) const
 	return ibv_modify_qp(qp(), &attr, rtr_mask);
 }
 
-int End::rts(std::uint8_t reads) const
+int End::rts(std::uint8_t reads, std::uint8_t rnr_retry, std::uint8_t timeout) const
 {
 	ibv_qp_attr attr{};
 
 	attr.qp_state = IBV_QPS_RTS;
-	attr.timeout = 14;
+	attr.timeout = timeout;
 	attr.retry_cnt = 7;
-	attr.rnr_retry = 6;
+	attr.rnr_retry = rnr_retry;
 	attr.sq_psn = psn_;
 	attr.max_rd_atomic = reads;
 	return ibv_modify_qp(qp(), &attr,

@@ -44,7 +44,7 @@ public:
 	static constexpr int rtr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 					IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	int rtr(const Name &peer) const;
-	int rts(std::uint8_t reads = 4) const;
+	int rts(std::uint8_t reads = 4, std::uint8_t rnr_retry = 6, std::uint8_t timeout = 14) const;
 	/// All of it; throws if it fails.
 	void connect(const Name &peer) const;
 	/// Another PSN than before, which the peer may not know of

@@ -5,9 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <memory>
-#include <poll.h>
 #include <string>
 #include <sys/socket.h>
 #include <thread>
@@ -16,94 +14,12 @@
 
 #include "../verbs/link.hpp"
 #include "end.hpp"
+#include "stranger.hpp"
 
 namespace {
 
 using namespace number;
 using namespace std::chrono_literals;
-using Bytes = std::vector<std::uint8_t>;
-
-constexpr std::uint16_t port = 19287;
-
-void put32(Bytes &bytes, std::uint32_t value)
-{
-	for (int shift = 24; shift >= 0; shift -= 8)
-		bytes.push_back(static_cast<std::uint8_t>(value >> shift));
-}
-
-struct Said {
-	std::uint32_t from, to, sq_psn, rq_psn;
-	std::uint8_t flags = 1;
-};
-
-/// Private data, as Documentation/protocol.md has them
-Bytes private_data(const Said &said)
-{
-	Bytes bytes{'k', 'i', 'w', 'N', 1, said.flags, 0, 0};
-
-	for (const std::uint32_t field : {said.from, said.to, said.sq_psn, said.rq_psn})
-		put32(bytes, field);
-	return bytes;
-}
-
-/// A Request of MPA revision 2, peer-to-peer, with an RTR message that is a Write
-Bytes request(const Bytes &data)
-{
-	const std::string key = "MPA ID Req Frame";
-	Bytes bytes(key.begin(), key.end());
-	const std::size_t length = data.size() + 4;
-
-	bytes.insert(bytes.end(), {0x10, 2, static_cast<std::uint8_t>(length >> 8), static_cast<std::uint8_t>(length)});
-	bytes.insert(bytes.end(), {0x80, 1, 0x80, 1});
-	bytes.insert(bytes.end(), data.begin(), data.end());
-	return bytes;
-}
-
-/// A TCP connection from a host to the other one's port
-class Stranger {
-public:
-	explicit Stranger(const std::string &host = "left", const char *to = "10.77.0.2")
-	{
-		const vt::InNamespace in(host);
-		sockaddr_in address{};
-
-		address.sin_family = AF_INET;
-		address.sin_port = htons(port);
-		inet_pton(AF_INET, to, &address.sin_addr);
-		fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		connected_ = connect(fd_, reinterpret_cast<sockaddr *>(&address), sizeof(address)) == 0;
-	}
-	~Stranger() { close(fd_); }
-	Stranger(const Stranger &) = delete;
-	Stranger &operator=(const Stranger &) = delete;
-
-	bool connected() const { return connected_; }
-	void say(const Bytes &bytes) const { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-	/// All that comes until the other side closes, or nothing more comes
-	Bytes answer(int milliseconds = 3000) const
-	{
-		std::array<std::uint8_t, 1024> buffer{};
-		pollfd p{fd_, POLLIN, 0};
-		Bytes all;
-
-		while (poll(&p, 1, milliseconds) == 1) {
-			const ssize_t n = recv(fd_, buffer.data(), buffer.size(), 0);
-			if (n <= 0)
-				break;
-			all.insert(all.end(), buffer.begin(), buffer.begin() + n);
-		}
-		return all;
-	}
-
-private:
-	int fd_ = -1;
-	bool connected_ = false;
-};
-
-bool is_rejection(const Bytes &answer)
-{
-	return answer.size() >= 20 && !std::memcmp(answer.data(), "MPA ID Rep Frame", 16) && (answer[16] & 0x20);
-}
 
 class Strangers : public testing::Test {
 protected:
@@ -120,7 +36,9 @@ protected:
 		dials.connect(dialed.name());
 		exchange(left, right);
 	}
-	Said truth() const { return {dials.name().qpn, dialed.name().qpn, dials.name().psn, dialed.name().psn}; }
+	/// What the peer says in RTS, and what it says before
+	Said truth() const { return {dials.name().qpn, dialed.name().qpn, dials.name().psn}; }
+	Said early_truth() const { return {dials.name().qpn, dialed.name().qpn, dialed.name().psn, 0}; }
 	static Bytes ask(const Bytes &bytes)
 	{
 		const Stranger stranger("right", "10.77.0.1");
@@ -133,30 +51,108 @@ protected:
 
 TEST_F(Strangers, GuessesAreRejected)
 {
-	for (std::uint32_t Said::*field : {&Said::from, &Said::to, &Said::sq_psn}) {
+	for (std::uint32_t Said::*field : {&Said::from, &Said::to, &Said::psn}) {
 		Said wrong = truth();
 
 		wrong.*field ^= 1;
 		EXPECT_TRUE(is_rejection(ask(request(private_data(wrong)))));
 	}
+	// The PSN of one direction is none of the other.
+	Said wrong = early_truth();
+	wrong.flags = truth().flags;
+	EXPECT_TRUE(is_rejection(ask(request(private_data(wrong)))));
 	// Neither end may send: there is nothing to tell them by.
-	Said unready = truth();
-	unready.flags = 0;
-	unready.sq_psn = 0;
-	EXPECT_TRUE(is_rejection(ask(request(private_data(unready)))));
+	EXPECT_TRUE(is_rejection(ask(request(private_data(early_truth())))));
 	connect_after_all();
+}
+
+TEST_F(Strangers, GuessesOfAnEndThatIsntReadyAreRejected)
+{
+	ASSERT_EQ(dialed.rts(), 0);
+	for (const std::uint32_t psn : {early_truth().psn ^ 1, truth().psn}) {
+		Said wrong = early_truth();
+
+		wrong.psn = psn;
+		EXPECT_TRUE(is_rejection(ask(request(private_data(wrong)))));
+	}
+	dials.connect(dialed.name());
+	exchange(left, right);
+}
+
+// All rejections are alike, and say the version, whatever is wrong.
+TEST_F(Strangers, ARejectionTellsNothing)
+{
+	const Bytes version{'k', 'i', 'w', 'N', 2, 0, 0, 0};
+	Said nobody = truth(), guess = truth();
+
+	nobody.to ^= 0x800000;
+	guess.psn ^= 1;
+	const Bytes first = ask(request(private_data(nobody)));
+	ASSERT_EQ(first.size(), 32U);
+	EXPECT_EQ(Bytes(first.begin() + 24, first.end()), version);
+	EXPECT_EQ(ask(request(private_data(guess))), first);
+	connect_after_all();
+	EXPECT_EQ(ask(request(private_data(truth()))), first);
+}
+
+// The Request tells one PSN, and the Reply the other one.
+TEST_F(Strangers, TheReplyProvesWhatTheRequestDidntTell)
+{
+	ASSERT_EQ(dialed.rts(), 0);
+	{
+		const Stranger stranger("right", "10.77.0.1");
+
+		stranger.say(request(private_data(truth())));
+		const Bytes answer = stranger.first(52);
+		ASSERT_TRUE(is_acceptance(answer));
+		EXPECT_EQ(said(answer).from, dialed.name().qpn);
+		EXPECT_EQ(said(answer).to, dials.name().qpn);
+		EXPECT_EQ(said(answer).psn, dialed.name().psn);
+		EXPECT_EQ(said(answer).nonce, truth().nonce);
+	}
+	// It hung up before the connection stood.
+	{
+		const Stranger stranger("right", "10.77.0.1");
+
+		stranger.say(request(private_data(early_truth())));
+		const Bytes answer = stranger.first(52);
+		ASSERT_TRUE(is_acceptance(answer));
+		EXPECT_EQ(said(answer).psn, dials.name().psn);
+	}
+	dials.connect(dialed.name());
+	exchange(left, right);
+}
+
+// Whose numbers would be right
+TEST_F(Strangers, AnotherVersionIsRejected)
+{
+	ASSERT_EQ(dialed.rts(), 0);
+	for (const std::uint8_t version : {0, 1, 3, 255}) {
+		Said other = truth();
+
+		other.version = version;
+		EXPECT_TRUE(is_rejection(ask(request(private_data(other))))) << +version;
+	}
+	// As version 1 was
+	Bytes old = private_data(truth());
+	old.resize(24);
+	old.at(4) = 1;
+	EXPECT_TRUE(is_rejection(ask(request(old))));
+	EXPECT_TRUE(vt::run("dmesg | grep -q '10.77.0.2.*number in version 1, this kiwarp in version 2'"));
+	dials.connect(dialed.name());
+	exchange(left, right);
 }
 
 TEST_F(Strangers, MalformedDataIsRejected)
 {
 	const Bytes good = private_data(truth());
 
-	for (const std::size_t at : {0, 4, 5, 6, 7, 8, 12, 16, 20}) {
+	for (const std::size_t at : {0, 4, 5, 6, 7, 8, 12, 16}) {
 		Bytes bad = good;
 		bad.at(at) ^= 0x80;
 		EXPECT_TRUE(is_rejection(ask(request(bad)))) << at;
 	}
-	for (const std::size_t length : {0, 1, 23, 25, 500}) {
+	for (const std::size_t length : {0, 1, 7, 8, 27, 29, 500}) {
 		Bytes bad = good;
 		bad.resize(length);
 		EXPECT_TRUE(is_rejection(ask(request(bad)))) << length;
@@ -208,7 +204,7 @@ TEST_F(Strangers, SilentOnesDontKeepThePeerOut)
 // Each of them is kept for a moment, as a peer's early dial is.
 TEST_F(Strangers, AFloodOfWrongDialsKeepsNobodyOut)
 {
-	constexpr std::array fields = {&Said::from, &Said::to, &Said::sq_psn};
+	constexpr std::array fields = {&Said::from, &Said::to, &Said::psn};
 	const End a("kiw0", ipv4.left), b("kiw1", ipv4.right);
 	std::vector<std::unique_ptr<Stranger>> strangers;
 
@@ -232,12 +228,8 @@ TEST_F(Strangers, AFloodOfWrongDialsKeepsNobodyOut)
 // It says what the peer would have said before its RTS, which is kept, and hangs up.
 TEST_F(Strangers, ADialThatIsGivenUpIsForgotten)
 {
-	Said early = truth();
-
-	early.flags = 0;
-	early.sq_psn = 0;
 	for (int i = 0; i < 20; i++)
-		Stranger("right", "10.77.0.1").say(request(private_data(early)));
+		Stranger("right", "10.77.0.1").say(request(private_data(early_truth())));
 	connect_after_all();
 }
 
@@ -257,8 +249,7 @@ TEST_F(Strangers, TheDeviceListensAgainAfterItsSocketWasEnded)
 // The receive request that the message has taken isn't lost.
 TEST_F(Strangers, AMessageWithoutAnEndFails)
 {
-	// An empty Write as ready-to-receive message, and a Send that isn't the last segment; both without a CRC
-	const Bytes rtr{0, 14, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+	// A Send that isn't the last segment, without a CRC
 	const Bytes segment{
 		0, 24, 0x01, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0};
 
@@ -269,9 +260,8 @@ TEST_F(Strangers, AMessageWithoutAnEndFails)
 		const Stranger stranger("right", "10.77.0.1");
 
 		stranger.say(request(private_data(truth())));
-		const Bytes answer = stranger.answer(500);
-		ASSERT_FALSE(answer.empty() || is_rejection(answer));
-		stranger.say(rtr);
+		ASSERT_TRUE(is_acceptance(stranger.first(52)));
+		stranger.say(rtr_message);
 		stranger.say(segment);
 		vt::wait_until([&] { return dialed.memory().bytes(4096, 6)[5] == 6; }, "the segment");
 	}
@@ -292,9 +282,8 @@ protected:
 	{
 		ASSERT_EQ(dialed.rts(), 0);
 		stranger.say(request(private_data(truth())));
-		const Bytes answer = stranger.answer(500);
-		ASSERT_FALSE(answer.empty() || is_rejection(answer));
-		stranger.say({0, 14, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+		ASSERT_TRUE(is_acceptance(stranger.first(52)));
+		stranger.say(rtr_message);
 		stranger.say(send_header);
 		std::this_thread::sleep_for(200ms);
 	}
@@ -336,5 +325,88 @@ TEST_F(Strangers, AConnectedQueuePairIsNotAnswered)
 	EXPECT_TRUE(is_rejection(ask(request(private_data(truth())))));
 	exchange(left, right);
 }
+
+// InfiniBand's PSNs would have moved on; a replay of the first Request would place what nobody sent.
+TEST_F(Strangers, AQueuePairWhosePeerHasGoneIsNotAnswered)
+{
+	const Said before = truth();
+
+	connect_after_all();
+	dials.renew();
+	std::this_thread::sleep_for(300ms);
+	EXPECT_TRUE(is_rejection(ask(request(private_data(before)))));
+	EXPECT_EQ(dialed.state(), IBV_QPS_RTS);
+	ASSERT_EQ(dialed.reset(), 0);
+	ASSERT_EQ(dialed.init(), 0);
+	dialed.connect(dials.name());
+	dials.connect(dialed.name());
+	exchange(left, right);
+}
+
+/// A program without RDMA has the port of the end that is dialed, whose link is off.
+class Squatters : public testing::TestWithParam<bool> {
+protected:
+	const vt::LinkOption off{"kiw0", "number", "0"};
+	const vt::LinkOption strict{"kiw1", "number", GetParam() ? "2" : "1"};
+	End left{"kiw0", ipv4.left}, dials{"kiw1", ipv4.right};
+	const Squatter squatter{"left", "10.77.0.1"};
+
+	/// Takes a Request, and sends a Reply; was it believed?
+	bool fools(const std::function<Said(const Said &)> &answer) const
+	{
+		const Stranger peer(squatter.accept());
+		const Bytes req = peer.first(52);
+
+		EXPECT_EQ(req.size(), 52U);
+		if (req.size() != 52)
+			return false;
+		peer.say(reply(private_data(answer(said(req)))));
+		return !peer.first(20).empty();
+	}
+};
+
+TEST_P(Squatters, LearnOnePsnAndGuessTheOtherInVain)
+{
+	ASSERT_EQ(squatter.error(), 0);
+	dials.connect(left.name());
+	for (int round = 0; round < 4; round++) {
+		Said told{};
+
+		EXPECT_FALSE(fools([&](const Said &req) {
+			told = req;
+			Said rep{.from = req.to, .to = req.from, .psn = req.psn, .nonce = req.nonce};
+			switch (round) {
+			case 1: // with the right one, for another attempt
+				rep.psn = left.name().psn;
+				rep.nonce ^= 1;
+				break;
+			case 2:
+				rep.psn = left.name().psn ^ 1;
+				break;
+			case 3: // none, and a claim of one
+				rep.flags = 0;
+				break;
+			}
+			return rep;
+		}));
+		EXPECT_EQ(told.psn, dials.name().psn);
+	}
+}
+
+// It says that it isn't ready, as the server of ib_send_bw, which never is. Nothing but the port speaks for it.
+TEST_P(Squatters, AreBelievedWithoutAProofUnlessTheLinkWantsOne)
+{
+	const bool wants_one = GetParam();
+
+	ASSERT_EQ(squatter.error(), 0);
+	dials.connect(left.name());
+	EXPECT_EQ(fools([](const Said &req) {
+		return Said{.from = req.to, .to = req.from, .psn = 0, .flags = 0, .nonce = req.nonce};
+	}),
+		!wants_one);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+	Links, Squatters, testing::Bool(), [](const auto &which) { return which.param ? "Strict" : "Plain"; });
 
 } // namespace

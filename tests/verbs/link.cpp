@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
 #include <functional>
 #include <ifaddrs.h>
 #include <sstream>
+#include <unistd.h>
 
 namespace vt {
 
@@ -56,6 +58,29 @@ std::uint64_t counter(ibv_context *context, const std::string &name)
 	if (!file)
 		fail("no counter " + name);
 	return value;
+}
+
+LinkOption::LinkOption(const std::string &device, const std::string &name, const std::string &value)
+	: file_("/sys/class/infiniband/" + device + "/" + name)
+{
+	if (const int error = set(value))
+		fail(file_, error);
+}
+
+LinkOption::~LinkOption()
+{
+	EXPECT_EQ(set("default"), 0);
+}
+
+int LinkOption::set(const std::string &value) const
+{
+	const int fd = open(file_.c_str(), O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno;
+	const int error = write(fd, value.data(), value.size()) < 0 ? errno : 0;
+	close(fd);
+	return error;
 }
 
 HeldBack::HeldBack(const Where &where, const std::string &how) : in_(in(where)), interface_(interface_of(where))

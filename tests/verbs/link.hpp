@@ -22,6 +22,21 @@ std::uint64_t counter(ibv_context *context, const std::string &name);
 /// The name of the interface that has the address of an end.
 std::string interface_of(const Where &where);
 
+/// An option of a link, by the name of its device, that has another value for a scope
+class LinkOption {
+public:
+	LinkOption(const std::string &device, const std::string &name, const std::string &value);
+	~LinkOption();
+	LinkOption(const LinkOption &) = delete;
+	LinkOption &operator=(const LinkOption &) = delete;
+
+	/// 0, or what the kernel says to it
+	int set(const std::string &value) const;
+
+private:
+	std::string file_;
+};
+
 /// What leaves an end by its interface is held back as tc is told, for a scope.
 class HeldBack {
 public:
