@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "context.hpp"
+#include "domain.hpp"
 #include "memory.hpp"
 #include "private_abi.hpp"
 
@@ -18,8 +19,8 @@ ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr)
 {
 	ib_uverbs_create_ah_resp response{};
 
-	if (Context::from(pd->context).origin.inherited()) {
-		errno = EPERM;
+	if (const int error = adopt(pd)) {
+		errno = error;
 		return nullptr;
 	}
 	Owner<Ah> ah = make<Ah>();
@@ -35,16 +36,17 @@ ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr)
 	ah->dest.sgid_index = attr->grh.sgid_index;
 	ah->dest.hop_limit = attr->grh.hop_limit;
 	ah->dest.traffic_class = attr->grh.traffic_class;
+	ah->origin = Context::from(pd->context).origin;
 	return &ah.release()->ibv;
 }
 
 int destroy_ah(ibv_ah *ah)
 {
-	if (Context::from(ah->context).origin.inherited())
+	if (Ah::from(ah).origin.inherited())
 		return EPERM;
 	if (const int error = ibv_cmd_destroy_ah(ah))
 		return error;
-	destroy(reinterpret_cast<Ah *>(ah));
+	destroy(&Ah::from(ah));
 	return 0;
 }
 

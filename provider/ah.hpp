@@ -7,6 +7,7 @@
 #include <infiniband/verbs.h>
 
 #include "kiwarp-abi.h"
+#include "origin.hpp"
 
 namespace kiw {
 
@@ -15,7 +16,9 @@ struct Ah {
 	ibv_ah ibv;
 	/// All but the peer's number and key
 	kiw_ud_dest dest;
+	Origin origin;
 
+	static Ah &from(ibv_ah *ah) { return *reinterpret_cast<Ah *>(ah); }
 	static const Ah &from(const ibv_ah *ah) { return *reinterpret_cast<const Ah *>(ah); }
 };
 

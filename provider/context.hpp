@@ -20,6 +20,7 @@ struct Context {
 	Mappings mappings;
 	Origin origin;
 	std::uint32_t features = 0; ///< KIW_FEATURES that the module has, too
+	bool adopted = false;	    ///< its files took the place of a parent's: inheritance.hpp
 
 	static Context &from(ibv_context *context)
 	{

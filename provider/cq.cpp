@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "context.hpp"
+#include "inheritance.hpp"
 #include "opcodes.hpp"
 #include "private_abi.hpp"
 #include "qp.hpp"
@@ -65,15 +66,33 @@ int take(Cq &cq, int max, ibv_wc *wc, std::uint32_t &idle)
 	return found;
 }
 
+/// Has a command make a CQ with a channel, which in a child may be one of the parent's file: it was inherited, or made
+/// before the context was the child's own. Returns 0 or an errno value.
+template <typename Command>
+int with_channel(const Context &context, ibv_comp_channel *channel, const Command &create)
+{
+	int error = create();
+
+	if (error != EBADF || !channel || !context.adopted)
+		return error;
+	Guard guard(Origin::heirs());
+	error = create(); // another thread may have been faster
+	if (error != EBADF)
+		return error;
+	error = adopt(channel);
+	return error ? error : create();
+}
+
 } // namespace
 
 Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, std::uint32_t flags)
 {
 	pabi::RequestWith<sizeof(pabi::CreateCq), kiw_create_cq_req> request{};
 	pabi::Response<8, kiw_create_cq_resp> response{};
+	int error = adopt(Context::from(context));
 
-	if (Context::from(context).origin.inherited()) {
-		errno = EPERM;
+	if (error) {
+		errno = error;
 		return {};
 	}
 	Owner<Cq> cq = make<Cq>();
@@ -82,8 +101,10 @@ Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int 
 		return {};
 	}
 	request.own.flags = flags;
-	int error = ibv_cmd_create_cq(
-		context, cqe, channel, comp_vector, &cq->ibv, &request, sizeof(request), &response, sizeof(response));
+	error = with_channel(Context::from(context), channel, [&] {
+		return ibv_cmd_create_cq(context, cqe, channel, comp_vector, &cq->ibv, &request, sizeof(request),
+			&response, sizeof(response));
+	});
 	if (error) {
 		errno = error;
 		return {};

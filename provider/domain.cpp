@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "context.hpp"
+#include "inheritance.hpp"
 #include "memory.hpp"
 #include "private_abi.hpp"
 
@@ -13,13 +14,57 @@ namespace kiw {
 static_assert(offsetof(Domain, ibv) == 0);
 static_assert(offsetof(ThreadDomain, ibv) == 0);
 
-ibv_pd *alloc_pd(ibv_context *context)
+namespace {
+
+/// Has the kernel make a domain. Returns 0 or an errno value.
+int get(ibv_context *context, ibv_pd &pd)
 {
 	pabi::AllocPd request{};
 	ib_uverbs_alloc_pd_resp response{};
 
-	if (Context::from(context).origin.inherited()) {
-		errno = EPERM;
+	return ibv_cmd_alloc_pd(context, &pd, &request, sizeof(request), &response, sizeof(response));
+}
+
+/// Has an inherited domain name one of the context's own file. Under Origin::heirs(). Returns 0 or an errno value.
+int replace(Domain &domain)
+{
+	ibv_pd own{};
+
+	if (domain.imported)
+		return EPERM;
+	if (const int error = get(domain.ibv.context, own))
+		return error;
+	domain.ibv.handle = own.handle;
+	return domain.origin.open();
+}
+
+} // namespace
+
+int adopt(ibv_pd *pd)
+{
+	Domain &domain = Domain::from(pd);
+
+	if (!domain.origin.inherited())
+		return 0;
+	if (const int error = adopt(Context::from(pd->context)))
+		return error;
+	Domain &protection = domain.protection ? *domain.protection : domain;
+	Guard guard(Origin::heirs());
+	if (protection.origin.inherited())
+		if (const int error = replace(protection))
+			return error;
+	if (!domain.origin.inherited())
+		return 0;
+	domain.ibv.handle = protection.ibv.handle;
+	return domain.origin.open();
+}
+
+ibv_pd *alloc_pd(ibv_context *context)
+{
+	int error = adopt(Context::from(context));
+
+	if (error) {
+		errno = error;
 		return nullptr;
 	}
 	Owner<Domain> domain = make<Domain>();
@@ -27,20 +72,17 @@ ibv_pd *alloc_pd(ibv_context *context)
 		errno = ENOMEM;
 		return nullptr;
 	}
-	if (const int error = ibv_cmd_alloc_pd(
-		    context, &domain->ibv, &request, sizeof(request), &response, sizeof(response))) {
+	error = get(context, domain->ibv);
+	if (error) {
 		errno = error;
 		return nullptr;
 	}
+	domain->origin = Context::from(context).origin;
 	return &domain.release()->ibv;
 }
 
 ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr)
 {
-	if (Context::from(context).origin.inherited()) {
-		errno = EPERM;
-		return nullptr;
-	}
 	// There is nothing that the program's functions could allocate: the kernel has the rings.
 	if (attr->comp_mask & ~std::uint32_t{IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT}) {
 		errno = EOPNOTSUPP;
@@ -50,6 +92,10 @@ ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *a
 		errno = EINVAL;
 		return nullptr;
 	}
+	if (const int error = adopt(attr->pd)) {
+		errno = error;
+		return nullptr;
+	}
 	Owner<Domain> domain = make<Domain>();
 	if (!domain) {
 		errno = ENOMEM;
@@ -57,6 +103,7 @@ ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *a
 	}
 	domain->ibv.context = context;
 	domain->ibv.handle = attr->pd->handle;
+	domain->origin = Domain::from(attr->pd).origin;
 	domain->protection = &Domain::from(attr->pd);
 	domain->protection->users++;
 	if (attr->td) {
@@ -70,7 +117,7 @@ int dealloc_pd(ibv_pd *pd)
 {
 	Domain &domain = Domain::from(pd);
 
-	if (Context::from(pd->context).origin.inherited())
+	if (domain.origin.inherited())
 		return EPERM;
 	if (domain.protection) {
 		domain.protection->users--;
@@ -99,6 +146,8 @@ ibv_pd *import_pd(ibv_context *context, std::uint32_t handle)
 	// The kernel has no command that asks for a domain: it says what it thinks of the handle when that is used.
 	domain->ibv.context = context;
 	domain->ibv.handle = handle;
+	domain->origin = Context::from(context).origin;
+	domain->imported = true;
 	return &domain.release()->ibv;
 }
 
@@ -113,8 +162,8 @@ void unimport_pd(ibv_pd *pd)
 
 ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr)
 {
-	if (Context::from(context).origin.inherited()) {
-		errno = EPERM;
+	if (const int error = adopt(Context::from(context))) {
+		errno = error;
 		return nullptr;
 	}
 	if (attr->comp_mask) {

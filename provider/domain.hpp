@@ -29,9 +29,16 @@ struct Domain {
 	ThreadDomain *thread = nullptr;
 	// Parent domains that name it
 	std::atomic<std::uint32_t> users = 0;
+	Origin origin;
+	// Of ibv_import_pd(): another process may have it, too
+	bool imported = false;
 
 	static Domain &from(ibv_pd *pd) { return *reinterpret_cast<Domain *>(pd); }
 };
+
+/// Makes a domain the caller's own, and its context before it: see inheritance.hpp. What the parent has made in it isn't in
+/// the new one. Returns 0 or an errno value; EPERM for a domain that is imported. From any thread.
+int adopt(ibv_pd *pd);
 
 // Operations; see ibv_alloc_pd(3) and so on.
 ibv_pd *alloc_pd(ibv_context *context);

@@ -2,14 +2,30 @@
 #include "mw.hpp"
 
 #include <cerrno>
+#include <cstddef>
 
 #include "context.hpp"
+#include "domain.hpp"
 #include "memory.hpp"
 #include "opcodes.hpp"
+#include "origin.hpp"
 #include "posting.hpp"
 #include "private_abi.hpp"
 
 namespace kiw {
+
+namespace {
+
+struct Window {
+	ibv_mw ibv;
+	Origin origin;
+
+	static Window &from(ibv_mw *mw) { return *reinterpret_cast<Window *>(mw); }
+};
+
+static_assert(offsetof(Window, ibv) == 0);
+
+} // namespace
 
 ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type)
 {
@@ -17,8 +33,8 @@ ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type)
 	ib_uverbs_alloc_mw_resp response{};
 	const Context &context = Context::from(pd->context);
 
-	if (context.origin.inherited()) {
-		errno = EPERM;
+	if (const int error = adopt(pd)) {
+		errno = error;
 		return nullptr;
 	}
 	if (!(context.features & KIW_FEATURE_MW)) {
@@ -29,26 +45,27 @@ ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type)
 		errno = EINVAL;
 		return nullptr;
 	}
-	Owner<ibv_mw> mw = make<ibv_mw>();
-	if (!mw) {
+	Owner<Window> window = make<Window>();
+	if (!window) {
 		errno = ENOMEM;
 		return nullptr;
 	}
-	if (const int error =
-			ibv_cmd_alloc_mw(pd, type, mw.get(), &request, sizeof(request), &response, sizeof(response))) {
+	if (const int error = ibv_cmd_alloc_mw(
+		    pd, type, &window->ibv, &request, sizeof(request), &response, sizeof(response))) {
 		errno = error;
 		return nullptr;
 	}
-	return mw.release();
+	window->origin = context.origin;
+	return &window.release()->ibv;
 }
 
 int dealloc_mw(ibv_mw *mw)
 {
-	if (Context::from(mw->context).origin.inherited())
+	if (Window::from(mw).origin.inherited())
 		return EPERM;
 	if (const int error = ibv_cmd_dealloc_mw(mw))
 		return error;
-	destroy(mw);
+	destroy(&Window::from(mw));
 	return 0;
 }
 
@@ -58,7 +75,7 @@ int bind_mw(ibv_qp *ibv, ibv_mw *mw, ibv_mw_bind *bind)
 	const SendOpcode &row = *send_opcode(IBV_WR_BIND_MW);
 	const std::uint32_t rkey = ibv_inc_rkey(mw->rkey);
 
-	if (qp.origin.inherited())
+	if (qp.origin.inherited() || Window::from(mw).origin.inherited())
 		return EPERM;
 	if (qp.is_datagram() || (bind->send_flags & ~row.flags) ||
 		!can_bind(qp, *mw, IBV_MW_TYPE_1, rkey, bind->bind_info))

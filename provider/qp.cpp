@@ -9,6 +9,8 @@
 
 #include "context.hpp"
 #include "cq.hpp"
+#include "domain.hpp"
+#include "srq.hpp"
 
 namespace kiw {
 
@@ -48,13 +50,25 @@ int open_queues(Qp &qp, ibv_context *context, const ibv_qp_cap &cap, const kiw_c
 
 } // namespace
 
+namespace {
+
+/// Whether a QP is to have what a child can't use: to the child's file, the handle is another object's.
+bool is_from_parent(const ibv_qp_init_attr &attr)
+{
+	return (attr.send_cq && Cq::from(attr.send_cq).origin.inherited()) ||
+	       (attr.recv_cq && Cq::from(attr.recv_cq).origin.inherited()) ||
+	       (attr.srq && Srq::from(attr.srq).origin.inherited());
+}
+
+} // namespace
+
 Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr, const kiw_create_qp_req &own)
 {
 	pabi::RequestWith<64, kiw_create_qp_req> request{};
 	pabi::Response<32, kiw_create_qp_resp> response{};
 
-	if (Context::from(pd->context).origin.inherited()) {
-		errno = EPERM;
+	if (const int error = is_from_parent(*attr) ? EPERM : adopt(pd)) {
+		errno = error;
 		return {};
 	}
 	Owner<Qp> qp = make<Qp>();

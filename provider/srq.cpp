@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "context.hpp"
+#include "domain.hpp"
 #include "memory.hpp"
 
 namespace kiw {
@@ -66,8 +67,8 @@ ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr)
 	pabi::Response<16, kiw_create_srq_resp> response{};
 	Context &context = Context::from(pd->context);
 
-	if (context.origin.inherited()) {
-		errno = EPERM;
+	if (const int error = adopt(pd)) {
+		errno = error;
 		return nullptr;
 	}
 	// An older module refuses it, too, but may not say it like this.

@@ -22,6 +22,28 @@
 
 namespace vt {
 
+int forked(const std::function<bool()> &work)
+{
+	const pid_t child = fork();
+
+	if (child < 0)
+		fail("fork", errno);
+	if (child == 0) {
+		bool good = false;
+
+		try {
+			good = work();
+		} catch (const std::exception &error) {
+			std::cerr << "in a child: " << error.what() << '\n';
+		}
+		_exit(good && !testing::Test::HasFailure() ? 0 : 1);
+	}
+	int status = -1;
+	if (waitpid(child, &status, 0) != child)
+		fail("waitpid", errno);
+	return status;
+}
+
 Child::Child(std::vector<std::string> arguments)
 {
 	std::vector<char *> argv;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <infiniband/verbs.h>
 #include <string>
 #include <sys/types.h>
@@ -35,6 +36,10 @@ class Side;
 /// A doorbell as the provider rings it, whatever is in the ring.
 void ring_doorbell(const Side &side, bool send);
 void ring_shared_doorbell(const ibv_srq *srq);
+
+/// Status of a child of fork(2) that does something, and says whether it went well; it ends without the tests' own
+/// destructors. What is thrown there, and failures that GoogleTest saw there, count as well.
+int forked(const std::function<bool()> &work);
 
 /// A child that plays a part. It is killed, if it still runs, when the object goes.
 class Child {

@@ -68,9 +68,10 @@ FakeKernel::FakeKernel()
 {
 	context()->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	context()->cmd_fd = memfd_create("fake uverbs", MFD_CLOEXEC);
-	if (context_.origin.open())
+	context()->async_fd = memfd_create("fake events", MFD_CLOEXEC);
+	if (context_.origin.open() || pd_.origin.open())
 		std::abort();
-	pd_.context = context();
+	pd_.ibv.context = context();
 	instance = this;
 }
 
@@ -78,8 +79,51 @@ FakeKernel::~FakeKernel()
 {
 	for (const Arena &arena : arenas_)
 		munmap(arena.memory, arena.size);
-	close(fd());
+	::close(context()->async_fd);
+	::close(fd());
 	instance = nullptr;
+}
+
+ibv_context *FakeKernel::open()
+{
+	opened++;
+	if (refuse_open) {
+		errno = refuse_open;
+		return nullptr;
+	}
+	auto *fresh = new kiw::Context();
+	fresh->ibv.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	fresh->ibv.cmd_fd = memfd_create("fake uverbs", MFD_CLOEXEC);
+	fresh->ibv.async_fd = memfd_create("fake events", MFD_CLOEXEC);
+	fresh->features = features();
+	if (fresh->origin.open())
+		std::abort();
+	cqs.clear();
+	srqs.clear();
+	qps.clear();
+	arenas_.clear();
+	last_handle_ = 100;
+	return &fresh->ibv;
+}
+
+void FakeKernel::set_file(int channel) const
+{
+	if (pwrite(channel, &opened, sizeof(opened), 0) != sizeof(opened))
+		std::abort();
+}
+
+int FakeKernel::file_of(int channel) const
+{
+	int file = -1;
+
+	return pread(channel, &file, sizeof(file), 0) == sizeof(file) ? file : -1;
+}
+
+void FakeKernel::close(ibv_context *context)
+{
+	::close(context->async_fd);
+	::close(context->cmd_fd);
+	delete &kiw::Context::from(context);
 }
 
 void FakeKernel::complete(const ibv_cq *ibv, const ibv_qp *ibv_qp, kiw_cqe cqe)
@@ -280,7 +324,37 @@ int ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **context)
 
 void ibv_ack_cq_events(ibv_cq *, unsigned int) {}
 
-int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ibv_cq *cq, void *, std::size_t,
+// In place of the function that verbs.h has for it
+#undef ibv_open_device
+ibv_context *ibv_open_device(ibv_device *)
+{
+	return FakeKernel::instance->open();
+}
+
+int ibv_close_device(ibv_context *context)
+{
+	FakeKernel::instance->close(context);
+	return 0;
+}
+
+ibv_comp_channel *ibv_create_comp_channel(ibv_context *context)
+{
+	auto *channel = new ibv_comp_channel{};
+
+	channel->context = context;
+	channel->fd = memfd_create("fake channel", MFD_CLOEXEC);
+	FakeKernel::instance->set_file(channel->fd);
+	return channel;
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel *channel)
+{
+	close(channel->fd);
+	delete channel;
+	return 0;
+}
+
+int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int, ibv_cq *cq, void *, std::size_t,
 	void *response, std::size_t response_size)
 {
 	FakeKernel &kernel = *FakeKernel::instance;
@@ -288,6 +362,8 @@ int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ib
 	FakeCompletionRing ring{};
 
 	kernel.commands++;
+	if (channel && kernel.file_of(channel->fd) != kernel.opened)
+		return EBADF;
 	if (kernel.refuse_create)
 		return kernel.refuse_create;
 	ring.memory = kernel.ring(ring.geometry, std::bit_ceil(static_cast<std::uint32_t>(cqe)), sizeof(kiw_cqe));
@@ -501,6 +577,7 @@ int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, void *, std::size_t, void
 {
 	FakeKernel::instance->commands++;
 	pd->context = context;
+	pd->handle = FakeKernel::instance->new_handle();
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "context.hpp"
+#include "domain.hpp"
 #include "kiwarp-abi.h"
 
 /// The kernel's side of a send or receive ring.
@@ -75,7 +76,7 @@ public:
 	FakeKernel &operator=(const FakeKernel &) = delete;
 
 	ibv_context *context() { return &context_.ibv; }
-	ibv_pd *pd() { return &pd_; }
+	ibv_pd *pd() { return &pd_.ibv; }
 	/// KIW_FEATURES that the module has, too
 	std::uint32_t &features() { return context_.features; }
 	FakeQp &qp(const ibv_qp *qp) { return qps.at(qp->handle); }
@@ -104,6 +105,13 @@ public:
 	/// Calls of the fake command functions
 	int commands = 0;
 
+	/// What ibv_open_device() says, and how often it was called
+	int refuse_open = 0;
+	int opened = 0;
+	/// The file that a channel is made on, by its number among those that were opened; kept in the channel itself
+	void set_file(int channel) const;
+	int file_of(int channel) const;
+
 	std::map<std::uint32_t, FakeCompletionRing> cqs;
 	std::map<std::uint32_t, FakeWorkRing> srqs;
 	std::map<std::uint32_t, FakeQp> qps;
@@ -116,6 +124,9 @@ public:
 	/// Returns 0 or an errno value.
 	int ring_doorbell(const FakeDoorbell &doorbell);
 	int fd() const { return context_.ibv.cmd_fd; }
+	/// Another file of the device, in which nothing is
+	ibv_context *open();
+	void close(ibv_context *context);
 
 private:
 	// Memory with rings in it, as large as this or as one ring needs
@@ -129,7 +140,7 @@ private:
 	void add_arena(std::uint64_t size);
 
 	kiw::Context context_{};
-	ibv_pd pd_{};
+	kiw::Domain pd_{};
 	std::uint32_t last_handle_ = 100;
 	std::vector<Arena> arenas_;
 };

@@ -8,11 +8,11 @@
 #include <future>
 #include <string>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
+#include "child.hpp"
 #include "connection.hpp"
 
 namespace vt {
@@ -123,34 +123,12 @@ std::vector<std::pair<std::string, std::function<bool()>>> trespasses(const Side
 			[&side] {
 				return ibv_dealloc_pd(side.pd()) == EPERM;
 			}},
-		{"ibv_alloc_pd",
-			[&side] {
-				return !ibv_alloc_pd(side.context()) && errno == EPERM;
-			}},
-		{"ibv_create_cq",
-			[&side] {
-				return !ibv_create_cq(side.context(), 1, nullptr, nullptr, 0) && errno == EPERM;
-			}},
 		// It gives nothing back but what is the child's own: memory and descriptors.
 		{"ibv_close_device",
 			[&side] {
 				return ibv_close_device(side.context()) == 0;
 			}},
 	};
-}
-
-/// Status of a child that does something; it ends without the tests' own destructors.
-int status_of(const std::function<bool()> &work)
-{
-	const pid_t child = fork();
-	if (child < 0)
-		fail("fork", errno);
-	if (child == 0)
-		_exit(work() ? 0 : 1);
-	int status = -1;
-	if (waitpid(child, &status, 0) != child)
-		fail("waitpid", errno);
-	return status;
 }
 
 TEST(Process, RefusesItsObjectsToAChildAndKeepsThem)
@@ -160,7 +138,7 @@ TEST(Process, RefusesItsObjectsToAChildAndKeepsThem)
 
 	pair.b().receive_empty(2);
 	expect_sent(pair, 0);
-	EXPECT_EQ(status_of([&] {
+	EXPECT_EQ(forked([&] {
 		bool good = true;
 
 		for (const auto &[name, refused] : trespasses(pair.a(), region.mr()))
@@ -183,7 +161,7 @@ TEST(Process, ChildOpensTheDeviceForItself)
 
 	pair.b().receive_empty(2);
 	const std::string device = ibv_get_device_name(pair.a().context()->device);
-	EXPECT_EQ(status_of([&] {
+	EXPECT_EQ(forked([&] {
 		const Context context = open_device(device);
 		const Pd pd = make_pd(context.get());
 		const Cq cq = make_cq(context.get(), 8);
