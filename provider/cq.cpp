@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "context.hpp"
+#include "domain.hpp"
 #include "inheritance.hpp"
 #include "opcodes.hpp"
 #include "private_abi.hpp"
@@ -167,6 +168,8 @@ int destroy_cq(ibv_cq *cq)
 		return EPERM;
 	if (const int error = ibv_cmd_destroy_cq(cq))
 		return error;
+	if (Cq::from(cq).parent)
+		Cq::from(cq).parent->users--;
 	destroy(&Cq::from(cq));
 	return 0;
 }

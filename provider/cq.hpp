@@ -13,6 +13,7 @@
 
 namespace kiw {
 
+struct Domain;
 struct Qp;
 
 struct alignas(64) Cq {
@@ -38,6 +39,8 @@ struct alignas(64) Cq {
 	const kiw_cqe *current = nullptr;
 	// The program polls it by one thread: the polls of ibv_cq_ex don't lock.
 	bool single_threaded = false;
+	// Parent domain that names what may use it, or nullptr; that stays as long
+	Domain *parent = nullptr;
 
 	static Cq &from(ibv_cq *cq) { return *reinterpret_cast<Cq *>(cq); }
 	static Cq &from(ibv_cq_ex *cq) { return *reinterpret_cast<Cq *>(cq); }

@@ -11,6 +11,7 @@
 
 #include "context.hpp"
 #include "cq.hpp"
+#include "domain.hpp"
 #include "opcodes.hpp"
 #include "qp.hpp"
 
@@ -144,24 +145,44 @@ void set_readers(ibv_cq_ex &ex)
 	};
 }
 
+constexpr std::uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+
 /// Whether kiwarp has all that is asked for.
 bool has_all(ibv_context *context, const ibv_cq_init_attr_ex &attr)
 {
-	return !(attr.wc_flags & ~readable(context)) && !(attr.comp_mask & ~unsigned{IBV_CQ_INIT_ATTR_MASK_FLAGS}) &&
+	return !(attr.wc_flags & ~readable(context)) && !(attr.comp_mask & ~known) &&
 	       !((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 		       (attr.flags & ~unsigned{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}));
+}
+
+/// The parent domain that a queue is to be of, if any. Returns 0 or an errno value.
+int find_parent(ibv_context *context, const ibv_cq_init_attr_ex &attr, Domain *&parent)
+{
+	parent = nullptr;
+	if (!(attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD))
+		return 0;
+	if (!attr.parent_domain || attr.parent_domain->context != context)
+		return EINVAL;
+	parent = &Domain::from(attr.parent_domain);
+	return parent->protection ? adopt(attr.parent_domain) : EINVAL;
 }
 
 } // namespace
 
 ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr)
 {
+	Domain *parent = nullptr;
+
 	if (!has_all(context, *attr)) {
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}
 	if (attr->cqe > INT32_MAX) {
 		errno = EINVAL;
+		return nullptr;
+	}
+	if (const int error = find_parent(context, *attr, parent)) {
+		errno = error;
 		return nullptr;
 	}
 	Owner<Cq> cq = make_cq(context, static_cast<int>(attr->cqe), attr->channel, static_cast<int>(attr->comp_vector),
@@ -174,6 +195,9 @@ ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr)
 	cq->ex.next_poll = next_poll;
 	cq->ex.end_poll = end_poll;
 	set_readers(cq->ex);
+	cq->parent = parent;
+	if (parent)
+		parent->users++;
 	return &cq.release()->ex;
 }
 

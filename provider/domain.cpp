@@ -119,12 +119,12 @@ int dealloc_pd(ibv_pd *pd)
 
 	if (domain.origin.inherited())
 		return EPERM;
+	if (domain.users)
+		return EBUSY;
 	if (domain.protection) {
 		domain.protection->users--;
 		if (domain.thread)
 			domain.thread->users--;
-	} else if (domain.users) {
-		return EBUSY;
 	} else if (const int error = ibv_cmd_dealloc_pd(pd)) {
 		return error;
 	}

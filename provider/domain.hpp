@@ -11,7 +11,8 @@
 
 namespace kiw {
 
-/// What one thread alone uses, as the program promises. The provider takes its locks all the same.
+/// What one thread alone uses, as the program promises. The provider takes its locks all the same, unless a CQ says
+/// IBV_CREATE_CQ_ATTR_SINGLE_THREADED.
 struct ThreadDomain {
 	ibv_td ibv;
 	Origin origin;
@@ -27,7 +28,7 @@ struct Domain {
 	// Of a parent domain
 	Domain *protection = nullptr;
 	ThreadDomain *thread = nullptr;
-	// Parent domains that name it
+	// Parent domains that name it; of a parent domain, CQs
 	std::atomic<std::uint32_t> users = 0;
 	Origin origin;
 	// Of ibv_import_pd(): another process may have it, too

@@ -264,7 +264,7 @@ TEST_F(Iterator, WhatCompletionsDoNotHaveCannotBeAskedFor)
 	}
 	ibv_cq_init_attr_ex attr{};
 	attr.cqe = 16;
-	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD << 1;
 	EXPECT_EQ(kiw::create_cq_ex(kernel.context(), &attr), nullptr);
 	EXPECT_EQ(errno, EOPNOTSUPP);
 	attr.comp_mask = 0;
