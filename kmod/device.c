@@ -89,6 +89,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_SRQ_RESIZE;
 	attr->max_pd = KIW_MAX_PD;
 	attr->max_ah = KIW_MAX_AH;
+	attr->max_pkeys = 1;
 	attr->max_mcast_grp = KIW_MAX_GROUP;
 	attr->max_mcast_qp_attach = KIW_MAX_GROUP;
 	attr->max_total_mcast_qp_attach = KIW_MAX_GROUP;
@@ -211,7 +212,9 @@ static int device_query_gid(struct ib_device *ibdev, u32 port, int index, union 
 
 /*
  * iWARP has no partitions, which 0 says. rdma_cm asks before it connects to 127.0.0.1 or ::1, over
- * whatever device; and libfabric takes a port with a P_Key and GIDs of IPv6 for one of InfiniBand.
+ * whatever device, so there has to be an entry. A key in it, such as the default partition's, and
+ * GIDs of IPv6 have libfabric listen on an address of InfiniBand's family, which rdma_cm has for no
+ * iWARP device.
  */
 static int device_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 {

@@ -37,6 +37,22 @@ TEST(Device, IsListed)
 	EXPECT_TRUE(found);
 }
 
+// The table that rdma_cm needs to be there. A key would be one of InfiniBand to libfabric.
+TEST(Device, HasATableOfOnePartitionKeyAndNoKey)
+{
+	ibv_device_attr device{};
+	ibv_port_attr port{};
+	__be16 key = 1;
+
+	ASSERT_EQ(ibv_query_device(server_device(), &device), 0);
+	ASSERT_EQ(ibv_query_port(server_device(), 1, &port), 0);
+	EXPECT_EQ(device.max_pkeys, 1);
+	EXPECT_EQ(port.pkey_tbl_len, 1);
+	EXPECT_EQ(ibv_query_pkey(server_device(), 1, 0, &key), 0);
+	EXPECT_EQ(key, 0);
+	EXPECT_NE(ibv_query_pkey(server_device(), 1, 1, &key), 0);
+}
+
 /// What the device tells a provider whose part of the request is own. Returns 0 or errno.
 int ask_for_context(const std::vector<std::uint32_t> &own, kiw_get_context_resp &told)
 {
