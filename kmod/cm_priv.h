@@ -88,9 +88,10 @@ struct kiw_stream;
 #define KIW_READY_PATIENCE	(HZ / 2)
 /*
  * A complete Request waits this long for those of connections that the same host made earlier, in
- * jiffies from TCP's accept of those.
+ * jiffies from TCP's accept of those: longer than works at either end wait for a CPU, and so short
+ * that connections without a Request cost nobody anything.
  */
-#define KIW_ORDER_PATIENCE	(HZ / 2)
+#define KIW_ORDER_PATIENCE	DIV_ROUND_UP(HZ, 50)
 
 /* What iw_cm is owed; told in rising bit order */
 #define KIW_OWED_REPLY		BIT(0)

@@ -49,12 +49,22 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 /*
  * The order in which the user is told is that in which TCP accepted the connections of a host,
  * since programs that open several at once expect the other side to see them in the order that they
- * were made. Their Requests may be complete in another one. A host that connects and says nothing
- * holds up its own later connections only, and those not for long.
+ * were made. Their Requests may be complete in another one, since the endpoints' works run at the
+ * same time at either end. That is all that is made good for: a Request that the network has lost
+ * comes later, and a connection without one holds up no other that the host makes after it.
  */
 static bool queue_same_peer(const struct kiw_ep *ep, const struct in6_addr *peer)
 {
 	return ipv6_addr_equal(&ep->su->peer, peer);
+}
+
+/* May the Request of a connection still be here before those of later ones? */
+static bool queue_is_awaited(struct kiw_ep *ep)
+{
+	if (!time_after(jiffies, ep->su->accepted + KIW_ORDER_PATIENCE))
+		return true;
+	/* Something has arrived, which may be all of it. */
+	return work_busy(&ep->inbox.work);
 }
 
 /* Which Requests of a host needn't wait for others of it any more? */
@@ -65,8 +75,7 @@ static void queue_release(struct kiw_listener *l, const struct in6_addr *peer)
 
 	lockdep_assert_held(&l->lock);
 	list_for_each_entry(ep, &l->waiting, wait_link) {
-		if (queue_same_peer(ep, peer) &&
-		    !time_after(jiffies, ep->su->accepted + KIW_ORDER_PATIENCE)) {
+		if (queue_same_peer(ep, peer) && queue_is_awaited(ep)) {
 			awaited = ep;
 			break;
 		}
@@ -134,11 +143,13 @@ void kiw_listener_leave(struct kiw_ep *ep)
 static bool queue_may_tell(struct kiw_listener *l, struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
+	unsigned long over;
 
 	queue_release(l, &su->peer);
 	queue_pass(l, ep);
 	if (su->held) {
-		kiw_ep_again(ep, su->accepted + KIW_ORDER_PATIENCE + 1);
+		over = su->accepted + KIW_ORDER_PATIENCE;
+		kiw_ep_again(ep, (time_after(over, jiffies) ? over : jiffies) + 1);
 		return false;
 	}
 	if (queue_next(l) != ep)
