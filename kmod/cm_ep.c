@@ -12,10 +12,12 @@
  * In between, an endpoint may LINGER: what its user knows as sent is delivered, whatever becomes of
  * the QP. TCP resets a connection, and drops what the peer hasn't acknowledged, when its socket is
  * released with data unread, or gets data after that. So the socket stays, with callbacks to the
- * endpoint, and what arrives is read and dropped, until the FIN is acknowledged or nothing more
- * will arrive. This ends when the peer acknowledges nothing for %KIW_CLOSE_SECS. When the device
- * goes, or with too many of these already, of that user or of all, TCP has to do without that and
- * gets the socket at once.
+ * endpoint, and what arrives is read and dropped, until the FIN is acknowledged. This ends when the
+ * peer acknowledges nothing for %KIW_CLOSE_SECS. When the device goes, or with too many of these
+ * already, of that user or of all, TCP has to do without that and gets the socket at once. A
+ * connection that ends during the start-up, by a FIN, lingers as well: TCP would else keep the
+ * namespace until the FIN is acknowledged, or for minutes, and a namespace that is deleted couldn't
+ * take its device along.
  */
 #include "cm_priv.h"
 
@@ -399,13 +401,18 @@ static enum kiw_end ep_end_stream(struct kiw_ep *ep, enum kiw_end how)
 
 /* --- the socket after the stream ------------------------------------------------------------ */
 
-/* The user that made the endpoint's QP; in a user namespace, the one that made the outermost. */
+/*
+ * The user that made the endpoint's QP; in a user namespace, the one that made the outermost. What
+ * ends in the start-up without a QP counts for nobody.
+ */
 static kuid_t ep_user(const struct kiw_ep *ep)
 {
 	const struct user_namespace *ns;
 	const struct cred *cred;
 	kuid_t user;
 
+	if (!ep->qp)
+		return INVALID_UID;
 	rcu_read_lock();
 	cred = __task_cred(ep->qp->ibqp.res.task);
 	user = cred->euid;
@@ -474,9 +481,9 @@ static void ep_run_linger(struct kiw_ep *ep, unsigned long events)
 	/* In this order: once it is acknowledged, what arrives later can do no harm. */
 	int state = inet_sk_state_load(ep->sock->sk);
 	bool dropped = kiw_sock_drop(ep->sock);
+	bool unacked = (1 << state) & (TCPF_FIN_WAIT1 | TCPF_CLOSING | TCPF_LAST_ACK);
 
-	/* In FIN_WAIT2 all is acknowledged; otherwise what is in the queue is the peer's last. */
-	if (state == TCP_FIN_WAIT2 || (state != TCP_FIN_WAIT1 && dropped) || ep_device_goes(ep))
+	if (!unacked || ep_device_goes(ep))
 		ep_close(ep, KIW_END_FIN);
 	else if (ep_stalled(ep, events))
 		ep_close(ep, KIW_END_RESET);
@@ -487,12 +494,14 @@ static void ep_run_linger(struct kiw_ep *ep, unsigned long events)
 /* Return: false when the socket has to be closed right now. */
 static bool ep_linger(struct kiw_ep *ep)
 {
-	if (!ep_linger_begin(ep))
+	if (!ep->sock || !ep_linger_begin(ep))
 		return false;
-	if (kiw_ep_hook(ep, NULL)) {
+	if (!ep->hooked && kiw_ep_hook(ep, NULL)) {
 		ep_linger_end(ep);
 		return false;
 	}
+	/* A stream has done that. */
+	kernel_sock_shutdown(ep->sock, SHUT_WR);
 	kiw_ep_enter(ep, KIW_ST_LINGER);
 	ep_await_acks(ep);
 	/* What happened before the callbacks were ours */
@@ -508,14 +517,13 @@ static bool ep_linger(struct kiw_ep *ep)
  */
 void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how)
 {
-	bool linger = false;
+	bool linger;
 
 	lockdep_assert_held(&ep->mutex);
 	kiw_ep_enter(ep, KIW_ST_DEAD);
-	if (ep->stream) {
+	if (ep->stream)
 		how = ep_end_stream(ep, how);
-		linger = how == KIW_END_FIN && ep_linger(ep);
-	}
+	linger = how == KIW_END_FIN && ep_linger(ep);
 	if (!linger)
 		ep_close(ep, how);
 	kiw_ep_drop_qp(ep);

@@ -281,8 +281,8 @@ void kiw_sock_disconnect(struct socket *sock)
  *
  * A kernel's socket mostly doesn't keep its namespace, hence TCP stops its timers when it is
  * released: what gets lost after that would never be sent again. A socket that shall close in order
- * gets a reference to the namespace, like that of a process, and TCP finishes by itself. That is
- * over when the namespace is going.
+ * gets a reference to the namespace, like that of a process, and TCP finishes by itself, unless the
+ * peer acknowledges nothing for %KIW_CLOSE_SECS. That is over when the namespace is going.
  */
 void kiw_sock_close(struct socket *sock, bool reset)
 {
@@ -295,6 +295,7 @@ void kiw_sock_close(struct socket *sock, bool reset)
 		sk_net_refcnt_upgrade(sk);
 		release_sock(sk);
 		put_net(net);
+		tcp_sock_set_user_timeout(sk, KIW_CLOSE_SECS * MSEC_PER_SEC);
 	} else if (!orderly) {
 		sock_no_linger(sk);
 	}
