@@ -568,6 +568,14 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 
 	kiw_stream_assert_held(s);
 	switch (to) {
+	case IB_QPS_INIT:
+	case IB_QPS_RTR:
+		/*
+		 * rdma_init_qp_attr() gives both to a program that changes states by itself, when
+		 * iw_cm has the connection already. Nothing is to do; the peer may be closing.
+		 */
+		return !qp->by_number && !c->peer &&
+		       (qp->state == KIW_QP_RTS || qp->state == KIW_QP_CLOSING) ? 0 : -EINVAL;
 	case IB_QPS_RTS:
 		if (!qp->by_number)
 			return qp->state == KIW_QP_RTS ? 0 : -EINVAL;

@@ -494,10 +494,36 @@ TEST(Connected, ReadyStaysReady)
 	Pair pair;
 
 	EXPECT_EQ(pair.a().modify(IBV_QPS_RTS), 0);
-	for (const ibv_qp_state to : {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR}) {
-		EXPECT_EQ(pair.a().modify(to), EINVAL) << to;
-		EXPECT_EQ(pair.a().state(), IBV_QPS_RTS);
-	}
+	EXPECT_EQ(pair.a().modify(IBV_QPS_RESET), EINVAL);
+	EXPECT_EQ(pair.a().state(), IBV_QPS_RTS);
+	pair.sync();
+}
+
+// A program that changes the states by itself, as rping -q, asks what is due when iw_cm has made the connection.
+TEST(Connected, TakesWhatRdmaInitQpAttrGives)
+{
+	Pair pair;
+
+	for (Side *side : {&pair.a(), &pair.b()})
+		for (const ibv_qp_state to : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+			ibv_qp_attr attr{};
+			int mask = 0;
+
+			attr.qp_state = to;
+			ASSERT_EQ(rdma_init_qp_attr(side->id(), &attr, &mask), 0);
+			EXPECT_EQ(ibv_modify_qp(side->qp(), &attr, mask), 0) << to;
+			EXPECT_EQ(side->modify(to), 0) << to;
+			EXPECT_EQ(side->state(), IBV_QPS_RTS);
+		}
+	// Not with a peer: it has one.
+	ibv_qp_attr attr{};
+	attr.qp_state = IBV_QPS_RTR;
+	attr.dest_qp_num = pair.b().qp()->qp_num;
+	attr.ah_attr.is_global = 1;
+	attr.ah_attr.port_num = 1;
+	EXPECT_NE(ibv_modify_qp(pair.a().qp(), &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MTU), 0);
+	EXPECT_EQ(pair.a().state(), IBV_QPS_RTS);
 	pair.sync();
 }
 
