@@ -879,5 +879,52 @@ TEST_F(Shared, NothingIsLostWhereRequestsAreScarce)
 		"all messages");
 }
 
+// As perftest does with --use-srq and several queue pairs, but with completions told apart by their queue pairs.
+TEST_F(Shared, PipelinesOfManyConnectionsShareIt)
+{
+	constexpr std::uint64_t messages = 1000;
+	constexpr std::uint64_t under_way = 32;
+	std::vector<Connection> connections;
+	std::vector<std::jthread> senders;
+	std::vector<std::uint64_t> next(8, 0);
+
+	for (std::size_t i = 0; i < next.size(); i++)
+		connections.push_back(connect());
+	for (std::uint64_t id = 0; id < depth; id++)
+		post(id);
+	for (const Connection &connection : connections)
+		senders.emplace_back([&a = *connection.a] {
+			const Region from(a.pd(), under_way * slot);
+			std::uint64_t sent = 0, done = 0;
+
+			while (done < messages) {
+				for (; sent < messages && sent - done < under_way; sent++) {
+					const std::size_t at = sent % under_way * slot;
+
+					std::memcpy(from.data() + at, &sent, sizeof(sent));
+					ASSERT_EQ(a.send({from.sge(at, slot)}), 0);
+				}
+				EXPECT_EQ(a.sent().status, IBV_WC_SUCCESS);
+				done++;
+			}
+		});
+	wait_until(
+		[&] {
+			for (std::size_t c = 0; c < connections.size(); c++) {
+				for (const ibv_wc &wc : poll_all(connections[c].b->recv_cq())) {
+					std::uint64_t n = 0;
+
+					EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+					EXPECT_EQ(wc.byte_len, slot);
+					std::memcpy(&n, memory.data() + wc.wr_id * slot, sizeof(n));
+					EXPECT_EQ(n, next[c]++);
+					post(wc.wr_id);
+				}
+			}
+			return std::ranges::all_of(next, [](std::uint64_t n) { return n == messages; });
+		},
+		"all messages");
+}
+
 } // namespace
 } // namespace vt
