@@ -401,23 +401,34 @@ static enum kiw_end ep_end_stream(struct kiw_ep *ep, enum kiw_end how)
 
 /* --- the socket after the stream ------------------------------------------------------------ */
 
-/*
- * The user that made the endpoint's QP; in a user namespace, the one that made the outermost. What
- * ends in the start-up without a QP counts for nobody.
+/**
+ * kiw_payer() - the user that pays for what a process does
+ * @cred: the process's
+ *
+ * A user that isn't root, and makes namespaces with users of their own, pays for all of these.
+ *
+ * Return: the user's ID in the first namespace of users.
  */
-static kuid_t ep_user(const struct kiw_ep *ep)
+kuid_t kiw_payer(const struct cred *cred)
 {
 	const struct user_namespace *ns;
-	const struct cred *cred;
-	kuid_t user;
+	kuid_t user = cred->uid;
 
-	if (!ep->qp)
-		return INVALID_UID;
+	for (ns = cred->user_ns; ns->parent; ns = ns->parent) {
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			user = ns->owner;
+	}
+	return user;
+}
+
+/* Who pays for the endpoint's QP. What ends in the start-up without a QP counts for nobody. */
+static kuid_t ep_user(const struct kiw_ep *ep)
+{
+	kuid_t user = INVALID_UID;
+
 	rcu_read_lock();
-	cred = __task_cred(ep->qp->ibqp.res.task);
-	user = cred->euid;
-	for (ns = cred->user_ns; ns != &init_user_ns; ns = ns->parent)
-		user = ns->owner;
+	if (ep->qp)
+		user = kiw_payer(__task_cred(ep->qp->ibqp.res.task));
 	rcu_read_unlock();
 	return user;
 }

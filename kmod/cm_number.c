@@ -18,7 +18,6 @@
 #include <linux/cred.h>
 #include <linux/hash.h>
 #include <linux/random.h>
-#include <linux/user_namespace.h>
 #include <net/inet_sock.h>
 #include <net/ipv6.h>
 #include <net/tcp_states.h>
@@ -121,22 +120,6 @@ struct number_user {
 	u32			dialing;
 };
 
-/*
- * The user that pays for what a process does: that of the first namespace of users. A user that
- * isn't root, and makes namespaces with users of their own, stays one.
- */
-static kuid_t number_payer(void)
-{
-	const struct user_namespace *ns;
-	kuid_t uid = current_uid();
-
-	for (ns = current_user_ns(); ns->parent; ns = ns->parent) {
-		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
-			uid = ns->owner;
-	}
-	return uid;
-}
-
 /* Return: the user, with one more QP that dials, or NULL for want of memory. */
 static struct number_user *number_user_get(struct kiw_device *dev)
 {
@@ -144,7 +127,7 @@ static struct number_user *number_user_get(struct kiw_device *dev)
 
 	if (!new)
 		return NULL;
-	new->uid = number_payer();
+	new->uid = kiw_payer(current_cred());
 	spin_lock_bh(&dev->ep_lock);
 	list_for_each_entry(user, &dev->number.users, link) {
 		if (uid_eq(user->uid, new->uid))
