@@ -301,7 +301,7 @@ static bool record_drop(struct kiw_ud *ud, enum kiw_stat why)
 	return true;
 }
 
-/* May the peer write to all of the message? One without bytes needs a region and the right, too. */
+/* May the peer write to all of the message? One without bytes needs a region, too. */
 static bool record_may_write(const struct kiw_ud *ud, const struct kiw_dgram_write *w)
 {
 	return !kiw_region_check(ud->qp, w->stag, IB_ACCESS_REMOTE_WRITE, w->to, w->length);

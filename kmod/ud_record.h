@@ -20,7 +20,7 @@ struct kiw_ud_packet;
 
 /* Messages of several segments that may be incomplete at a time, of all peers of a QP together */
 #define KIW_UD_RECORDS 64
-/* Senders of messages that are over, which are remembered, so that late segments are known as such */
+/* Senders of messages that are over, which are remembered, so that late segments are known */
 #define KIW_UD_SENDERS 256
 
 /**

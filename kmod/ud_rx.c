@@ -189,7 +189,7 @@ static bool udrx_deliver(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 		kiw_stat_inc(stats, KIW_STAT_UD_QKEY_ERRORS);
 		return true;
 	}
-	/* Broadcasts, and groups that others have joined: the QP is a member by a socket of its own. */
+	/* Broadcasts, and groups that others have joined */
 	if (packet->own && !udrx_is_unicast(packet->skb)) {
 		kiw_stat_inc(stats, KIW_STAT_UD_STRAYS);
 		return true;

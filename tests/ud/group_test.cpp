@@ -280,7 +280,8 @@ TEST(Group, AnotherSocketsPortIsTold)
 	{
 		const Socket socket("right", "0.0.0.0", group_port);
 		EXPECT_EQ(attach(right, "::ffff:239.77.2.4"), EADDRINUSE);
-		EXPECT_TRUE(vt::run("dmesg | grep -q 'kiw1: no membership of ::ffff:239.77.2.4: .* has UDP port 64791'"));
+		EXPECT_TRUE(
+			vt::run("dmesg | grep -q 'kiw1: no membership of ::ffff:239.77.2.4: .* has UDP port 64791'"));
 	}
 	const Member member(right, "::ffff:239.77.2.4");
 }
