@@ -37,8 +37,8 @@ struct Domain {
 	static Domain &from(ibv_pd *pd) { return *reinterpret_cast<Domain *>(pd); }
 };
 
-/// Makes a domain the caller's own, and its context before it: see inheritance.hpp. What the parent has made in it isn't in
-/// the new one. Returns 0 or an errno value; EPERM for a domain that is imported. From any thread.
+/// Makes a domain the caller's own, and its context before it: see inheritance.hpp. What the parent has made in it
+/// isn't in the new one. Returns 0 or an errno value; EPERM for a domain that is imported. From any thread.
 int adopt(ibv_pd *pd);
 
 // Operations; see ibv_alloc_pd(3) and so on.

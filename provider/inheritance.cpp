@@ -17,7 +17,8 @@ namespace {
 /// Whether both are open files of one device.
 bool same_device(int one, int other)
 {
-	struct stat first {}, second{};
+	struct stat first {};
+	struct stat second {};
 
 	return ::fstat(one, &first) == 0 && ::fstat(other, &second) == 0 &&
 	       (first.st_mode & S_IFMT) == (second.st_mode & S_IFMT) && first.st_rdev == second.st_rdev;

@@ -147,8 +147,7 @@ TEST(Fork, EventsComeToTheProcessWhoseTheyAre)
 		// Once with channels that are new, and once with one that is inherited
 		for (ibv_comp_channel *inherited : {static_cast<ibv_comp_channel *>(nullptr), pair.b().channel()}) {
 			Pair own(options);
-			const Cq cq = make_cq(own.b().context(), 10,
-				inherited ? inherited : own.b().channel());
+			const Cq cq = make_cq(own.b().context(), 10, inherited ? inherited : own.b().channel());
 
 			if (ibv_req_notify_cq(own.b().recv_cq(), 0))
 				return false;
@@ -165,9 +164,8 @@ TEST(Fork, EventsComeToTheProcessWhoseTheyAre)
 		Pair own({}, with_srq);
 		if (own.b().modify(IBV_QPS_ERR))
 			return false;
-		const ibv_async_event event = wait_async(own.b().context(), [](const ibv_async_event &one) {
-			return one.event_type == IBV_EVENT_QP_LAST_WQE_REACHED;
-		});
+		const ibv_async_event event = wait_async(own.b().context(),
+			[](const ibv_async_event &one) { return one.event_type == IBV_EVENT_QP_LAST_WQE_REACHED; });
 		return event.element.qp == own.b().qp();
 	}),
 		0);
@@ -193,7 +191,8 @@ TEST(Fork, ChildOfAThreadFindsNoLockHeld)
 			}
 		});
 	for (int i = 0; i < 20; i++)
-		EXPECT_EQ(std::async(std::launch::async, [] { return forked([] { return traffic_of_its_own(); }); }).get(),
+		EXPECT_EQ(std::async(std::launch::async, [] { return forked([] { return traffic_of_its_own(); }); })
+				  .get(),
 			0);
 	stop = true;
 	for (std::thread &thread : threads)
@@ -208,9 +207,8 @@ TEST(Fork, ServerForksBeforeItListens)
 
 	servers.reserve(4);
 	for (int i = 0; i < 4; i++)
-		servers.push_back(std::async(std::launch::async, [] {
-			return forked([] { return traffic_of_its_own() && traffic_of_its_own(); });
-		}));
+		servers.push_back(std::async(std::launch::async,
+			[] { return forked([] { return traffic_of_its_own() && traffic_of_its_own(); }); }));
 	for (std::future<int> &server : servers)
 		EXPECT_EQ(server.get(), 0);
 	expect_traffic(pair);

@@ -218,8 +218,8 @@ protected:
 	}
 	int faults() { return faults_of(calls()) + faults_of(early_calls()); }
 
-	/// Makes one of each, of what a program may make on an inherited context and on inherited domains, uses them, and
-	/// destroys them. Returns which of it failed, or nullptr.
+	/// Makes one of each, of what a program may make on an inherited context and on inherited domains, uses them,
+	/// and destroys them. Returns which of it failed, or nullptr.
 	const char *make_all(ibv_pd *in, ibv_comp_channel *by = nullptr)
 	{
 		ibv_cq *const own_cq = kiw::create_cq(kernel.context(), 8, by, 0);
@@ -261,9 +261,9 @@ protected:
 		if (!own_mr || !own_mw || !own_ah || !own_td || !own_pd || !own_parent)
 			return "one of the others";
 		if (kiw::destroy_qp(own_qp) || kiw::destroy_srq(own_srq) || kiw::destroy_cq(own_cq) ||
-			kiw::dereg_mr(reinterpret_cast<kiw::pabi::MemoryRegion *>(own_mr)) ||
-			kiw::dealloc_mw(own_mw) || kiw::destroy_ah(own_ah) || kiw::dealloc_td(own_td) ||
-			kiw::dealloc_pd(own_parent) || kiw::dealloc_pd(own_pd))
+			kiw::dereg_mr(reinterpret_cast<kiw::pabi::MemoryRegion *>(own_mr)) || kiw::dealloc_mw(own_mw) ||
+			kiw::destroy_ah(own_ah) || kiw::dealloc_td(own_td) || kiw::dealloc_pd(own_parent) ||
+			kiw::dealloc_pd(own_pd))
 			return "a destruction";
 		return nullptr;
 	}
@@ -409,7 +409,9 @@ TEST_F(Inherited, ImportedDomainIsNot)
 {
 	ibv_pd *const imported = kiw::import_pd(kernel.context(), 5);
 
-	EXPECT_EQ(in_child([&]() -> int { return !not_made(kiw::reg_mr(imported, this, 8, 0, 0)) || imported->handle != 5; }),
+	EXPECT_EQ(in_child([&]() -> int {
+		return !not_made(kiw::reg_mr(imported, this, 8, 0, 0)) || imported->handle != 5;
+	}),
 		0);
 	kiw::unimport_pd(imported);
 }

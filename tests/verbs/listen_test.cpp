@@ -135,8 +135,8 @@ TEST(Order, IsThatOfTheConnectionsNotOfTheirRequests)
 	const Listener listener;
 	int right = 0;
 
-	// A Request that comes later than those of other connections by more than a moment isn't waited for: the process is
-	// sometimes kept from running in between.
+	// A Request that comes later than those of other connections by more than a moment isn't waited for: the
+	// process is sometimes kept from running in between.
 	for (int i = 0; i < 20; i++)
 		right += told_in_order(listener) == std::vector<int>{1, 2, 3};
 	EXPECT_GE(right, 15);

@@ -521,8 +521,10 @@ TEST(Connected, TakesWhatRdmaInitQpAttrGives)
 	attr.dest_qp_num = pair.b().qp()->qp_num;
 	attr.ah_attr.is_global = 1;
 	attr.ah_attr.port_num = 1;
-	EXPECT_NE(ibv_modify_qp(pair.a().qp(), &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MTU), 0);
+	EXPECT_NE(ibv_modify_qp(pair.a().qp(), &attr,
+			  IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				  IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MTU),
+		0);
 	EXPECT_EQ(pair.a().state(), IBV_QPS_RTS);
 	pair.sync();
 }
