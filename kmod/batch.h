@@ -144,13 +144,13 @@ bool kiw_batch_afford(struct kiw_batch *b, struct sock *sk);
  * @b: batch, between kiw_batch_end() and kiw_batch_begin()
  * @sk: stream socket, locked
  *
- * It counts as memory of the socket, for net.ipv4.tcp_mem and for the memory cgroup that the
- * socket belongs to. TCP does the same with what it takes. kiw_batch_uncharge() has to follow, before the
+ * It counts as memory of the socket, for net.ipv4.tcp_mem and for the memory cgroup that the socket
+ * belongs to. TCP does the same with what it takes. kiw_batch_uncharge() has to follow, before the
  * batch is added to, pushed or dropped.
  */
 void kiw_batch_charge(struct kiw_batch *b, struct sock *sk);
 
-/** kiw_batch_uncharge() - the batch keeps nothing, or is about to go to TCP; the socket is locked */
+/** kiw_batch_uncharge() - the batch keeps nothing, or goes to TCP now; the socket is locked */
 void kiw_batch_uncharge(struct kiw_batch *b, struct sock *sk);
 
 /**

@@ -421,7 +421,7 @@ kuid_t kiw_payer(const struct cred *cred)
 	return user;
 }
 
-/* Who pays for the endpoint's QP. What ends in the start-up without a QP counts for nobody. */
+/* The user that pays for the endpoint's QP. What ends in the start-up without one, nobody pays. */
 static kuid_t ep_user(const struct kiw_ep *ep)
 {
 	kuid_t user = INVALID_UID;

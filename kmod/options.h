@@ -28,7 +28,7 @@ enum kiw_option {
 enum kiw_number_mode {
 	KIW_NUMBER_OFF,		/* nothing: no port, and no change to RTR that names a peer */
 	KIW_NUMBER_ON,
-	KIW_NUMBER_STRICT,	/* connects to ends alone that prove the PSN that they weren't told */
+	KIW_NUMBER_STRICT,	/* connects to ends alone that prove the PSN they weren't told */
 };
 
 /**

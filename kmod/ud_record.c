@@ -376,7 +376,7 @@ static bool record_segment(struct kiw_ud_records *rs, const struct record_key *k
 	} else if (kiw_record_has(&slot->record, d->offset)) {
 		return record_drop(ud, KIW_STAT_UD_RECORD_LATE);
 	}
-	/* Where the region went meanwhile, the message stays incomplete, and is reported in time. */
+	/* Where the region went meanwhile, the message stays incomplete, and is told in time. */
 	if (!record_place(ud, packet, d))
 		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
 	slot->deadline = jiffies + rs->timeout;

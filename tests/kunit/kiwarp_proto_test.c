@@ -626,20 +626,23 @@ static void atomics_compute_what_they_should(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, kiw_atomic_apply(&at, 0, &now));
 }
 
-static void numbers_meet_by_their_psns(struct kunit *test)
+static void numbers_are_proved_by_psns(struct kunit *test)
 {
 	const struct kiw_number a = { .from = 1, .to = 2, .sq_psn = 3, .rq_psn = 4, .ready = true };
-	struct kiw_number b = { .from = 2, .to = 1, .sq_psn = 4, .rq_psn = 3, .ready = true };
-	struct kiw_number parsed;
+	const struct kiw_number b = { .from = 2, .to = 1, .sq_psn = 4, .rq_psn = 3, .ready = true };
+	struct kiw_number_said said, req, rep;
 	u8 data[KIW_NUMBER_LEN];
 
-	kiw_number_build(data, &b);
-	KUNIT_ASSERT_TRUE(test, kiw_number_parse(data, sizeof(data), &parsed));
-	KUNIT_EXPECT_TRUE(test, kiw_number_meets(&a, &parsed));
-	b.rq_psn++;
-	kiw_number_build(data, &b);
-	KUNIT_ASSERT_TRUE(test, kiw_number_parse(data, sizeof(data), &parsed));
-	KUNIT_EXPECT_FALSE(test, kiw_number_meets(&a, &parsed));
+	kiw_number_request(data, &a, 5, &said);
+	KUNIT_ASSERT_EQ(test, kiw_number_parse(data, sizeof(data), &req), KIW_NUMBER_GOOD);
+	KUNIT_EXPECT_TRUE(test, kiw_number_answers(&b, &req));
+	kiw_number_reply(data, &b, &req);
+	KUNIT_ASSERT_EQ(test, kiw_number_parse(data, sizeof(data), &rep), KIW_NUMBER_GOOD);
+	KUNIT_EXPECT_EQ(test, kiw_number_proves(&a, &said, &rep), KIW_NUMBER_PROVED);
+	rep.psn++;
+	KUNIT_EXPECT_EQ(test, kiw_number_proves(&a, &said, &rep), KIW_NUMBER_WRONG);
+	req.psn++;
+	KUNIT_EXPECT_FALSE(test, kiw_number_answers(&b, &req));
 }
 
 static void state_table_is_consistent(struct kunit *test)
@@ -705,7 +708,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(malformed_start_up_frames_are_refused),
 	KUNIT_CASE(both_sides_settle_on_the_same_terms),
 	KUNIT_CASE(atomics_compute_what_they_should),
-	KUNIT_CASE(numbers_meet_by_their_psns),
+	KUNIT_CASE(numbers_are_proved_by_psns),
 	KUNIT_CASE(state_table_is_consistent),
 	KUNIT_CASE(orderly_close_makes_the_queue_pair_reusable),
 	{}
