@@ -326,7 +326,7 @@ uncount:
 }
 
 /*
- * TCP has pages of requests that are not complete, and the QP goes: the process may write to them
+ * TCP holds pages of requests that are not complete, and the QP goes: the process may write to them
  * then. TCP gets copies, and what packets have is mostly gone in a moment.
  */
 static void qp_end_loans(struct kiw_stream *s)
@@ -429,26 +429,38 @@ static void qp_forget(struct kiw_qp *qp)
 
 /* --- a peer that is named by number --------------------------------------------------------- */
 
-void kiw_qp_give_up(struct kiw_qp *qp)
+/* Fail what waits for the peer. Return: false if the QP has a stream, or another peer or state. */
+static bool qp_lose_idle(struct kiw_qp *qp)
 {
-	bool idle;
+	lockdep_assert_held(&qp->mutex);
+	if (!qp->by_number || qp->state != KIW_QP_IDLE || rcu_access_pointer(qp->stream))
+		return false;
+	qp->peer->patient = false;
+	kiw_qp_lost_peer(qp);
+	qp_fail_idle(qp);
+	return true;
+}
 
-	mutex_lock(&qp->mutex);
-	idle = qp->by_number && qp->state == KIW_QP_IDLE && !rcu_access_pointer(qp->stream);
-	if (idle) {
-		qp->peer->patient = false;
-		kiw_qp_lost_peer(qp);
-		qp_fail_idle(qp);
-	}
-	mutex_unlock(&qp->mutex);
-	if (!idle)
-		return;
+/* Behind qp_lose_idle(), with no lock held */
+static void qp_tell_lost(struct kiw_qp *qp)
+{
 	kiw_stat_inc(&qp->dev->stats, KIW_STAT_CONNECT_FAILS);
 	qp_abort_endpoint(qp);
 	kiw_qp_raise(qp, IB_EVENT_QP_FATAL);
 }
 
-/* Has the peer come? The stream of an end that was dialed begins before that. */
+void kiw_qp_give_up(struct kiw_qp *qp)
+{
+	bool lost;
+
+	mutex_lock(&qp->mutex);
+	lost = qp_lose_idle(qp);
+	mutex_unlock(&qp->mutex);
+	if (lost)
+		qp_tell_lost(qp);
+}
+
+/* Is the peer there? The stream of a dialed end begins before that. */
 static bool qp_is_met(struct kiw_qp *qp)
 {
 	struct kiw_stream *s = kiw_stream_of(qp);
@@ -467,23 +479,22 @@ static void qp_peer_late(struct work_struct *work)
 {
 	struct kiw_peer *peer = container_of(to_delayed_work(work), struct kiw_peer, late);
 	struct kiw_qp *qp = peer->qp;
-	bool over;
+	bool over, lost;
 
 	mutex_lock(&qp->mutex);
 	if (qp_is_met(qp))
 		peer->patient = false;
 	over = peer->patient && time_after_eq(jiffies, peer->deadline);
 	/* It may be about to come: that is limited by its start-up. */
-	if (over && rcu_access_pointer(qp->stream)) {
+	if (over && rcu_access_pointer(qp->stream))
 		kiw_inbox_queue_late(&peer->late, HZ);
-		over = false;
-	}
+	lost = over && qp_lose_idle(qp);
+	if (lost)
+		ibdev_dbg(&qp->dev->ibdev, "QP %u: QP %u at %pI6c hasn't come, or is gone\n",
+			  qp->ibqp.qp_num, peer->ends.to, &peer->remote);
 	mutex_unlock(&qp->mutex);
-	if (!over)
-		return;
-	ibdev_dbg(&qp->dev->ibdev, "QP %u: QP %u at %pI6c hasn't come, or is gone\n",
-		  qp->ibqp.qp_num, peer->ends.to, &peer->remote);
-	kiw_qp_give_up(qp);
+	if (lost)
+		qp_tell_lost(qp);
 }
 
 /* A request was posted: may it wait for the connection? */
@@ -572,7 +583,7 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 	case IB_QPS_RTR:
 		/*
 		 * rdma_init_qp_attr() gives both to a program that changes states by itself, when
-		 * iw_cm has the connection already. Nothing is to do; the peer may be closing.
+		 * iw_cm made the connection before. Nothing is to do; the peer may be closing.
 		 */
 		return !qp->by_number && !c->peer &&
 		       (qp->state == KIW_QP_RTS || qp->state == KIW_QP_CLOSING) ? 0 : -EINVAL;
