@@ -170,7 +170,7 @@ static unsigned long number_turn(struct kiw_device *dev, const struct number_use
 	return msecs_to_jiffies(ms);
 }
 
-/* Jiffies that a QP has to wait before its first attempt */
+/* Jiffies that a QP waits before its first attempt */
 static unsigned long number_crowd(struct kiw_device *dev, const struct number_user *user)
 {
 	u32 dialing;
@@ -246,7 +246,7 @@ static void dial_later(struct kiw_ep *ep)
 	dial_pause(ep, NUMBER_PAUSE_MAX);
 }
 
-/* Return: 0, -ECONNABORTED when the QP has no peer any more, or -EINVAL. */
+/* Return: 0, -ECONNABORTED without a peer of the QP, or -EINVAL. */
 static int dial_compose(struct kiw_ep *ep, struct kiw_peer *peer)
 {
 	struct kiw_startup *su = ep->su;
@@ -296,7 +296,7 @@ static int dial_begin(struct kiw_ep *ep)
 	return kiw_dial(ep);
 }
 
-/* Such a link has to tell its own PSN, so that the peer tells the other one. */
+/* A strict link tells its own PSN, so that the peer tells the other one. */
 static bool dial_waits_for_rts(struct kiw_ep *ep)
 {
 	struct kiw_peer peer;
@@ -325,7 +325,7 @@ static void dial_wait(struct kiw_ep *ep, unsigned long events)
 		dial_pause(ep, NUMBER_PAUSE_HOME);
 }
 
-/* The program has gone on to RTS, and the Request of this attempt doesn't say so. */
+/* The program went on to RTS, and the Request of this attempt doesn't say so. */
 static void dial_ready(struct kiw_ep *ep)
 {
 	struct kiw_peer peer;
@@ -494,7 +494,7 @@ static void answer_await(struct number_answerer *a)
 }
 
 /*
- * A QP that is dialed was named a peer, became ready, or has lost a connection that never stood.
+ * A QP that is dialed was named a peer, became ready, or lost a connection that never stood.
  * Those that it waits for are told, however many others there are.
  */
 static void number_tell(struct kiw_qp *qp)
@@ -651,7 +651,7 @@ static void answer_begin(struct kiw_ep *ep)
 		return;
 	}
 	su->ready = jiffies;
-	kiw_ep_deadline(ep, 0);	/* the peer has done its part */
+	kiw_ep_deadline(ep, 0);	/* the Request is complete */
 	kiw_ep_enter(ep, KIW_ST_REQUEST_READY);
 	/* In this order: a QP that changes after answer_bind() has looked at it tells of that. */
 	answer_await(a);
@@ -696,16 +696,6 @@ void kiw_number_init(struct kiw_device *dev)
 		INIT_HLIST_HEAD(&dev->number.early[i]);
 	INIT_LIST_HEAD(&dev->number.users);
 	kiw_port_init(dev, &answer_ops);
-}
-
-int kiw_number_settle(struct kiw_device *dev)
-{
-	return kiw_port_settle(dev);
-}
-
-void kiw_number_exit(struct kiw_device *dev)
-{
-	cancel_work_sync(&dev->port.work);
 }
 
 /* --- verbs ---------------------------------------------------------------------------------- */

@@ -54,17 +54,19 @@ struct kiw_numbers {
 /** kiw_number_init() - prepare a new device */
 void kiw_number_init(struct kiw_device *dev);
 
-/** kiw_number_exit() - the device goes, and none of its endpoints can be made any more */
-void kiw_number_exit(struct kiw_device *dev);
-
 /**
- * kiw_number_settle() - open or close the port of a device
- * @dev: device, with its option and ep_closed as they shall be; may sleep
+ * kiw_port_settle() - open or close the port of a device
+ * @dev: device, with its option and ep_closed as they shall be
+ *
+ * May sleep; no lock of the connection manager is held.
  *
  * Return: 0 when the device listens; -EOPNOTSUPP when the option is off; -ENODEV when the device
  * goes; or what TCP says, like -EADDRINUSE.
  */
-int kiw_number_settle(struct kiw_device *dev);
+int kiw_port_settle(struct kiw_device *dev);
+
+/** kiw_port_exit() - the device goes, and none of its endpoints can be made any more */
+void kiw_port_exit(struct kiw_device *dev);
 
 /**
  * kiw_modify_qp() - change a queue pair; see struct ib_device_ops
@@ -78,8 +80,8 @@ int kiw_number_settle(struct kiw_device *dev);
  *
  * Return: 0; -EINVAL for what can't be, an address that isn't one of IP or isn't this device's
  * among it; -EOPNOTSUPP for attributes that no device here has, and for a peer where connections by
- * number are off; -ENOMEM; -ENODEV when the device is going; -EADDRINUSE when another program has
- * the TCP port that the device has to listen on; -EACCES when a connection that stood before RTS
+ * number are off; -ENOMEM; -ENODEV when the device is going; -EADDRINUSE when another program holds
+ * the TCP port of the device; -EACCES when a connection that stood before RTS
  * turns out to be another one's.
  */
 int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);

@@ -2,14 +2,14 @@
 /*
  * Where a link listens for connections by queue pair number, from its creation on.
  *
- * The outer listener has the port that all hosts know, and stays on the interface of the link. It
+ * The outer listener holds the port that all hosts know, and stays on the interface of the link. It
  * is made by a thread of the kernel: it belongs to no process's cgroups, and needs no process's
  * right to the port. So no user can have the port in place of the link, which keeps it, whatever
  * becomes of the interface's addresses and carrier, until an administrator takes it away.
  *
  * Packets between two interfaces of one host pass through neither: IP routes them by lo. A socket
- * that stays on its interface neither sends nor answers them. So where a namespace has several
- * links, each has an inner listener as well, bound to no interface, on a port that TCP chooses and
+ * that stays on its interface neither sends nor answers them. So in a namespace with several
+ * links, each gets an inner listener as well, bound to no interface, on a port that TCP chooses and
  * that only this module knows. Links in a VRF have none.
  *
  * One work of each device brings both to what they should be by now: the option, whether the device
@@ -97,7 +97,7 @@ bool kiw_port_near(struct kiw_device *dev, const struct in6_addr *addr, u16 *por
 	return near;
 }
 
-/* The device has come, or goes: its neighbours may need an inner listener, or not any more. */
+/* The device comes or goes: its neighbours may need an inner listener, or not any more. */
 static void port_enter(struct kiw_device *dev, bool there)
 {
 	struct kiw_device *other;
@@ -241,6 +241,11 @@ void kiw_port_init(struct kiw_device *dev, const struct kiw_ep_ops *serves)
 	INIT_LIST_HEAD(&p->link);
 	INIT_WORK(&p->work, port_work);
 	p->serves = serves;
+}
+
+void kiw_port_exit(struct kiw_device *dev)
+{
+	cancel_work_sync(&dev->port.work);
 }
 
 static bool port_is_open(struct kiw_port *p)

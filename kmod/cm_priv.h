@@ -395,15 +395,6 @@ u16 kiw_port(void);
 /** kiw_port_init() - prepare a new device; @serves is the role of its connections' endpoints */
 void kiw_port_init(struct kiw_device *dev, const struct kiw_ep_ops *serves);
 
-/**
- * kiw_port_settle() - have the port as the option and the state of the device want it
- * @dev: device; may sleep, with no lock of the connection manager held
- *
- * Return: 0 when the device listens; -EOPNOTSUPP when the option is off; -ENODEV when the device
- * goes; or what TCP says, like -EADDRINUSE.
- */
-int kiw_port_settle(struct kiw_device *dev);
-
 /** kiw_port_ask() - as kiw_port_settle(), and quicker if the device listens already */
 int kiw_port_ask(struct kiw_device *dev);
 

@@ -212,9 +212,9 @@ static int device_query_gid(struct ib_device *ibdev, u32 port, int index, union 
 
 /*
  * iWARP has no partitions, which 0 says. rdma_cm asks before it connects to 127.0.0.1 or ::1, over
- * whatever device, so there has to be an entry. A key in it, such as the default partition's, and
- * GIDs of IPv6 have libfabric listen on an address of InfiniBand's family, which rdma_cm has for no
- * iWARP device.
+ * whatever device, so there is an entry. With a key in it, such as the default partition's, and
+ * GIDs of IPv6, libfabric listens on an address of InfiniBand's family, which rdma_cm refuses for
+ * iWARP devices.
  */
 static int device_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 {
@@ -372,8 +372,8 @@ static int device_client_add(struct ib_device *ibdev)
 	if (ibdev->ops.driver_id != KIW_DRIVER_ID)
 		return -EOPNOTSUPP;
 	device_set_ep_closed(to_kiw_device(ibdev), false);
-	/* The link works without its port, which another program may have; the log has it. */
-	kiw_number_settle(to_kiw_device(ibdev));
+	/* The link works without its port, which another program may hold: the log says so. */
+	kiw_port_settle(to_kiw_device(ibdev));
 	return 0;
 }
 
@@ -382,7 +382,7 @@ static void device_client_remove(struct ib_device *ibdev, void *data)
 	struct kiw_device *dev = to_kiw_device(ibdev);
 
 	device_set_ep_closed(dev, true);
-	kiw_number_settle(dev);
+	kiw_port_settle(dev);
 	kiw_cm_abort_device(dev);
 }
 
@@ -428,7 +428,7 @@ static void device_dealloc_driver(struct ib_device *ibdev)
 {
 	struct kiw_device *dev = to_kiw_device(ibdev);
 
-	kiw_number_exit(dev);
+	kiw_port_exit(dev);
 	kiw_cm_abort_device(dev);
 	if (!refcount_dec_and_test(&dev->ep_count))
 		wait_for_completion(&dev->ep_none);
@@ -491,7 +491,7 @@ DEVICE_OPTION(connect_timeout, CONNECT_TIMEOUT);
 DEVICE_OPTION(mpa_timeout, MPA_TIMEOUT);
 DEVICE_OPTION(keepalive, KEEPALIVE);
 
-/* Opens the port of the link, or closes it. Where it can't be had, nothing has changed. */
+/* Opens the port of the link, or closes it. Where the port is taken, nothing changes. */
 static ssize_t number_store(struct device *device, struct device_attribute *attr, const char *buf,
 			    size_t count)
 {
@@ -502,7 +502,7 @@ static ssize_t number_store(struct device *device, struct device_attribute *attr
 
 	if (ret < 0)
 		return ret;
-	err = kiw_number_settle(dev);
+	err = kiw_port_settle(dev);
 	if (err && err != -EOPNOTSUPP) {
 		WRITE_ONCE(dev->options.value[KIW_OPTION_NUMBER], before);
 		return err;
