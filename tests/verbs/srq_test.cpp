@@ -113,6 +113,32 @@ protected:
 		EXPECT_WC(connection.a->sent(), 7, IBV_WC_SUCCESS);
 		EXPECT_WC(connection.b->received(), id, IBV_WC_SUCCESS);
 	}
+	/// Takes messages until each connection brought so many. A message carries its number, and those of a
+	/// connection come in order, into one of the requests that were posted; each request is posted again.
+	void take_all(const std::vector<Connection> &connections, std::uint64_t messages, std::uint32_t octets,
+		std::uint64_t requests) const
+	{
+		std::vector<std::uint64_t> next(connections.size(), 0);
+
+		wait_until(
+			[&] {
+				for (std::size_t c = 0; c < connections.size(); c++) {
+					for (const ibv_wc &wc : poll_all(connections[c].b->recv_cq())) {
+						std::uint64_t n = 0;
+
+						EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+						EXPECT_EQ(wc.qp_num, connections[c].b->qp()->qp_num);
+						EXPECT_EQ(wc.byte_len, octets);
+						EXPECT_LT(wc.wr_id, requests);
+						std::memcpy(&n, memory.data() + wc.wr_id * slot, sizeof(n));
+						EXPECT_EQ(n, next[c]++);
+						post(wc.wr_id);
+					}
+				}
+				return std::ranges::all_of(next, [=](std::uint64_t n) { return n == messages; });
+			},
+			"all messages");
+	}
 	kiw::WorkQueue &queue() const { return kiw::Srq::from(srq.get()).queue; }
 	void wait_for_line() const
 	{
@@ -842,15 +868,11 @@ TEST_F(Shared, NothingIsLostWhereRequestsAreScarce)
 	constexpr std::uint64_t messages = 2000;
 	std::vector<Connection> connections;
 	std::vector<std::jthread> senders;
-	std::vector<std::uint64_t> next(4, 0);
-	std::array<bool, requests> posted{};
 
-	for (std::size_t i = 0; i < next.size(); i++)
+	for (int i = 0; i < 4; i++)
 		connections.push_back(connect());
-	for (std::uint64_t id = 0; id < requests; id++) {
+	for (std::uint64_t id = 0; id < requests; id++)
 		post(id);
-		posted.at(id) = true;
-	}
 	for (const Connection &connection : connections)
 		senders.emplace_back([&a = *connection.a] {
 			const Region from(a.pd(), 8);
@@ -860,23 +882,7 @@ TEST_F(Shared, NothingIsLostWhereRequestsAreScarce)
 				EXPECT_EQ(a.sent().status, IBV_WC_SUCCESS);
 			}
 		});
-	wait_until(
-		[&] {
-			for (std::size_t c = 0; c < connections.size(); c++) {
-				for (const ibv_wc &wc : poll_all(connections[c].b->recv_cq())) {
-					std::uint64_t n = 0;
-
-					EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-					EXPECT_EQ(wc.qp_num, connections[c].b->qp()->qp_num);
-					std::memcpy(&n, memory.data() + wc.wr_id * slot, sizeof(n));
-					EXPECT_EQ(n, next[c]++);
-					EXPECT_TRUE(posted.at(wc.wr_id));
-					post(wc.wr_id);
-				}
-			}
-			return std::ranges::all_of(next, [](std::uint64_t n) { return n == messages; });
-		},
-		"all messages");
+	take_all(connections, messages, 8, requests);
 }
 
 // As perftest does with --use-srq and several queue pairs, but with completions told apart by their queue pairs.
@@ -886,9 +892,8 @@ TEST_F(Shared, PipelinesOfManyConnectionsShareIt)
 	constexpr std::uint64_t under_way = 32;
 	std::vector<Connection> connections;
 	std::vector<std::jthread> senders;
-	std::vector<std::uint64_t> next(8, 0);
 
-	for (std::size_t i = 0; i < next.size(); i++)
+	for (int i = 0; i < 8; i++)
 		connections.push_back(connect());
 	for (std::uint64_t id = 0; id < depth; id++)
 		post(id);
@@ -908,22 +913,7 @@ TEST_F(Shared, PipelinesOfManyConnectionsShareIt)
 				done++;
 			}
 		});
-	wait_until(
-		[&] {
-			for (std::size_t c = 0; c < connections.size(); c++) {
-				for (const ibv_wc &wc : poll_all(connections[c].b->recv_cq())) {
-					std::uint64_t n = 0;
-
-					EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-					EXPECT_EQ(wc.byte_len, slot);
-					std::memcpy(&n, memory.data() + wc.wr_id * slot, sizeof(n));
-					EXPECT_EQ(n, next[c]++);
-					post(wc.wr_id);
-				}
-			}
-			return std::ranges::all_of(next, [](std::uint64_t n) { return n == messages; });
-		},
-		"all messages");
+	take_all(connections, messages, slot, depth);
 }
 
 } // namespace
