@@ -111,7 +111,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	attach_window(s, sock);
 
 	s->qp = qp;
-	/* A responder's peer has come when it has sent something. */
+	/* A responder's peer is there once it sends something. */
 	if (qp->by_number && first)
 		qp->peer->patient = false;
 	kiw_stream_event(s, KIW_EV_CONNECTED);

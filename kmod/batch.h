@@ -136,11 +136,11 @@ void kiw_batch_cut(struct kiw_batch *b, const struct kiw_batch_mark *mark);
  */
 int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more);
 
-/** kiw_batch_afford() - may the socket have memory for what the batch has copied; it is locked */
+/** kiw_batch_afford() - may the socket, which is locked, pay for the copied bytes */
 bool kiw_batch_afford(struct kiw_batch *b, struct sock *sk);
 
 /**
- * kiw_batch_charge() - account for what a batch keeps until TCP has room
+ * kiw_batch_charge() - account for bytes that wait until TCP takes them
  * @b: batch, between kiw_batch_end() and kiw_batch_begin()
  * @sk: stream socket, locked
  *
@@ -154,8 +154,8 @@ void kiw_batch_charge(struct kiw_batch *b, struct sock *sk);
 void kiw_batch_uncharge(struct kiw_batch *b, struct sock *sk);
 
 /**
- * kiw_batch_own() - copy what TCP has not taken of the batch: it then has no registered pages
- * @b: batch; what TCP has taken is no part of it any more
+ * kiw_batch_own() - copy the rest of the batch, so that it holds no registered pages
+ * @b: batch; bytes that TCP took are no part of it any more
  * @gfp: how to allocate
  *
  * Return: false when there is no memory; then the batch is as it was.

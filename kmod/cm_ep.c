@@ -14,7 +14,7 @@
  * released with data unread, or gets data after that. So the socket stays, with callbacks to the
  * endpoint, and what arrives is read and dropped, until the FIN is acknowledged. This ends when the
  * peer acknowledges nothing for %KIW_CLOSE_SECS. When the device goes, or with too many of these
- * already, of that user or of all, TCP has to do without that and gets the socket at once. A
+ * already, of that user or of all, TCP does without that and gets the socket at once. A
  * connection that ends during the start-up, by a FIN, lingers as well: TCP would else keep the
  * namespace until the FIN is acknowledged, or for minutes, and a namespace that is deleted couldn't
  * take its device along.
@@ -36,7 +36,7 @@
 #define EP_LINGER_MAX 4096
 #define EP_LINGER_USER 1024
 
-/* Those that there are: in all, and by user ID; a user without any has no entry */
+/* Those that there are: in all, and by user ID; only users with some have an entry */
 static DEFINE_MUTEX(ep_linger_mutex);
 static unsigned int ep_lingering;
 static DEFINE_XARRAY(ep_lingering_of);
@@ -511,7 +511,7 @@ static bool ep_linger(struct kiw_ep *ep)
 		ep_linger_end(ep);
 		return false;
 	}
-	/* A stream has done that. */
+	/* With a stream this is the second time, and does nothing. */
 	kernel_sock_shutdown(ep->sock, SHUT_WR);
 	kiw_ep_enter(ep, KIW_ST_LINGER);
 	ep_await_acks(ep);

@@ -166,7 +166,7 @@ struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_s
  * kiw_listener_hears() - does a listener get connections
  * @l: listener
  *
- * Return: false once an administrator has ended its socket, or the device goes.
+ * Return: false once an administrator ends its socket, or the device goes.
  */
 bool kiw_listener_hears(struct kiw_listener *l)
 {

@@ -50,7 +50,7 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
  * The order in which the user is told is that in which TCP accepted the connections of a host,
  * since programs that open several at once expect the other side to see them in the order that they
  * were made. Their Requests may be complete in another one, since the endpoints' works run at the
- * same time at either end. That is all that is made good for: a Request that the network has lost
+ * same time at either end. That is all that is made good for: a Request that the network lost
  * comes later, and a connection without one holds up no other that the host makes after it.
  */
 static bool queue_same_peer(const struct kiw_ep *ep, const struct in6_addr *peer)
@@ -63,7 +63,7 @@ static bool queue_is_awaited(struct kiw_ep *ep)
 {
 	if (!time_after(jiffies, ep->su->accepted + KIW_ORDER_PATIENCE))
 		return true;
-	/* Something has arrived, which may be all of it. */
+	/* Something arrived, which may be all of it. */
 	return work_busy(&ep->inbox.work);
 }
 

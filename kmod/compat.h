@@ -90,7 +90,7 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #define kiw_bh_work_cancel(work)	tasklet_kill(work)
 #endif
 
-/* 6.17: the queue of the system for short works has a longer name */
+/* 6.17: the system's queue for short works got a longer name */
 #ifndef KIW_HAVE_SYSTEM_PERCPU_WQ
 #define system_percpu_wq system_wq
 #endif

@@ -17,7 +17,7 @@
 static atomic_t lend_all;
 static DECLARE_WAIT_QUEUE_HEAD(lend_waiters);
 
-/* --- what TCP has of a region --------------------------------------------------------------- */
+/* --- pages of a region that TCP holds ------------------------------------------------------- */
 
 static void lent_work(struct work_struct *work)
 {
@@ -150,7 +150,7 @@ static void loan_free(struct kref *ref)
 }
 
 /*
- * Any context, with the socket locked or not. A stream that has left the loan to itself isn't
+ * Any context, with the socket locked or not. A stream that left the loan to itself isn't
  * running any more: nothing may ring its bell.
  */
 static void loan_end(struct kiw_loan *loan)
@@ -339,9 +339,9 @@ bool kiw_lend_over(struct kiw_stream *s, u32 *end)
 
 /*
  * Give a buffer of TCP's copies of its pages. Clones of it that are on their way keep the pages.
- * TCP has charged nothing for the bytes of a buffer that has nothing but lent pages: they are
+ * TCP charges nothing for the bytes of a buffer of lent pages alone: they are
  * charged now, as TCP does where it adds copied bytes to one. A new head in place of one that a
- * clone shares would change the truesize, which TCP has charged already: that stays.
+ * clone shares would change the truesize, which TCP charged already: that stays.
  */
 static bool lend_copy_buffer(struct sock *sk, struct sk_buff *skb)
 {
@@ -370,7 +370,7 @@ bool kiw_lend_copy(struct kiw_stream *s)
 
 	kiw_stream_assert_held(s);
 	list_for_each_entry(loan, &s->lend.loans, link) {
-		/* A probe has the pages: the administrator has just turned probing on. */
+		/* A probe holds the pages: the administrator just turned probing on. */
 		if (smp_load_acquire(&loan->over) && !loan->copied && !loan->called &&
 		    sk->sk_state != TCP_CLOSE && loan_is_unacked(loan))
 			return false;

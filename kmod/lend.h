@@ -5,24 +5,24 @@
  * A loan is what TCP has been handed of registered pages in one batch. Lifetime is the kernel's own
  * rule, that of MSG_ZEROCOPY: every packet buffer with these pages, clones included, counts in a
  * struct ubuf_info, and holds references to the pages; when the last buffer is freed, because the
- * peer has acknowledged it or the connection is gone, the loan is over. Where a packet goes to a
+ * peer acknowledged it or the connection is gone, the loan is over. Where a packet goes to a
  * local receiver, or to a packet socket, the kernel copies the pages first, and tells us: then the
  * stream lends no more. So the first loan of a stream is one FPDU, and there is no other before it
- * has come back uncopied. A request with loans completes when they are over.
+ * came back uncopied. A request with loans completes when they are over.
  *
  * Nothing waits for a peer's acknowledgements. Where the process is to have its pages back, because
  * requests are flushed, a region goes or the queue pair does, the loans are called back:
- * kiw_lend_copy() has TCP's own buffers get copies, as the kernel does for a local receiver. What
+ * kiw_lend_copy() gives TCP's own buffers copies, as the kernel does for a local receiver. What
  * TCP sends from then on, for the first time or again, is what was in the pages at that time.
  *
- * What remains are packets that TCP has let go: those in a queue of this machine, which may be that
+ * What remains are packets that left TCP: those in a queue of this machine, which may be that
  * of a container or a virtual machine. They get a limited time (pump.c, mr.c, qp.c). Then the loan
  * is left to itself: kiw_lend_leave() takes it off its stream, and kiw_lent_leave() off its region,
- * and the process has its memory back. Such a packet has references to its pages, as one of
+ * and the process gets its memory back. Such a packet holds references to its pages, as one of
  * MSG_ZEROCOPY does, and the pages count for the process until it is gone.
  *
- * References. A loan has two: the buffers', and that of the stream's list. It holds one to the
- * stream, and one to the struct kiw_lent of each region that has pages in it. Any context may drop
+ * References. A loan is held by its buffers and by the stream's list. It holds one to the
+ * stream, and one to the struct kiw_lent of each region with pages in it. Any context may drop
  * the last one. The module stays as long as there are loans (kiw_lend_exit()).
  */
 #ifndef KIWARP_LEND_H
@@ -46,10 +46,10 @@ struct mm_struct;
 #define KIW_LOAN_REGIONS 4
 
 /**
- * struct kiw_lent - what TCP has of one region
+ * struct kiw_lent - pages of one region that TCP holds
  * @ref: of the region until kiw_lent_leave(), and one of each of @parts
  * @lock: protects @parts and @mm; innermost
- * @parts: what loans have of the region
+ * @parts: of loans with pages of the region
  * @loans: how many these are; changed under @lock
  * @mm: the region is gone, and this is what its memory belongs to, with a reference: the pages of
  *	@parts count there as pinned. Else NULL
@@ -65,12 +65,12 @@ struct kiw_lent {
 };
 
 /**
- * struct kiw_loan_part - what a loan has of one region
+ * struct kiw_loan_part - pages of one region in a loan
  * @link: in @lent->parts until the loan is over
  * @loan: the loan
  * @lent: the region's, reference held until the loan is over
  * @pages: at most so many; fixed when the batch is with TCP
- * @asked: kiw_lent_next() has named the loan's stream; protected by @lent->lock
+ * @asked: kiw_lent_next() returned the loan's stream; protected by @lent->lock
  */
 struct kiw_loan_part {
 	struct list_head	link;
@@ -90,11 +90,11 @@ struct kiw_loan_part {
  * @seq: what TCP has numbered the byte behind the batch; set when TCP has all of it; socket lock
  * @charged: see kiw_loan_charge(); socket lock
  * @copied: the kernel had to copy the pages
- * @called: TCP was made to copy them, or has nothing of the batch; socket lock
+ * @called: TCP was made to copy them, or got nothing of the batch; socket lock
  * @over: the last buffer is gone; set under the lock of &struct kiw_lend
  * @left: the stream is done with it; protected by the same lock
- * @num_parts: entries of @part; socket lock, fixed when TCP has the batch
- * @part: what it has of regions
+ * @num_parts: entries of @part; socket lock, fixed when TCP gets the batch
+ * @part: its pages, by region
  */
 struct kiw_loan {
 	struct ubuf_info	ubuf;
@@ -143,7 +143,7 @@ void kiw_lend_init(struct kiw_lend *lend);
  * @len: bytes of the message
  *
  * With a CRC the payload is copied: nobody may change what the CRC covers. Where TCP looks for the
- * path's MTU by probes, too: a probe has the pages, but doesn't count in the loan.
+ * path's MTU by probes, too: a probe holds the pages, but doesn't count in the loan.
  *
  * Return: the loan of the batch under construction, or NULL: copy.
  */
@@ -160,11 +160,11 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len);
 bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region, u32 pages);
 
 /**
- * kiw_loan_charge() - account for what a batch has between the pages that are lent
+ * kiw_loan_charge() - account for the bytes between lent pages
  * @loan: of the batch, which goes to TCP
  * @copied: bytes of it that are no registered pages
  *
- * TCP accounts for no byte of a buffer of which it has copied nothing itself. These bytes are
+ * TCP accounts for no byte of a buffer in which it copied nothing itself. These bytes are
  * memory of the socket until the stream is through with the loan. The socket is locked.
  *
  * Return: false when TCP may have no more memory.
@@ -174,7 +174,7 @@ bool kiw_loan_charge(struct kiw_loan *loan, u32 copied);
 /**
  * kiw_loan_put() - the batch is done with its loan
  * @loan: loan, or NULL for none; socket lock held
- * @any: TCP has something of the batch
+ * @any: TCP got something of the batch
  */
 void kiw_loan_put(struct kiw_loan *loan, bool any);
 
@@ -187,8 +187,9 @@ void kiw_lend_hold(struct kiw_stream *s, u32 end);
  * @end: send requests before this are complete, as far as loans are concerned
  *
  * A connection that is no more gives pages back that the peer hasn't got: from the first of these
- * loans on, no request is complete. While there is a connection, a loan also has to be acknowledged
- * by the peer, unless it was copied: then nothing that TCP may still repeat has its pages.
+ * loans on, no request is complete. While there is a connection, the peer also acknowledges a
+ * loan before it is over, unless it was copied: TCP must not repeat pages that the process got
+ * back.
  *
  * Return: whether any is.
  */
@@ -199,14 +200,14 @@ bool kiw_lend_over(struct kiw_stream *s, u32 *end);
  * @s: stream; socket lock held, as owner
  *
  * The batch isn't TCP's: see kiw_tx_call_back(). Afterwards only packets that are on their way have
- * the pages, and the loans that no packet has are over.
+ * the pages, and the loans that no packet holds are over.
  *
  * Return: false if that isn't so, for want of memory: only the end of the connection helps.
  */
 bool kiw_lend_copy(struct kiw_stream *s);
 
 /**
- * kiw_lend_leave() - leave the loans that a stream has to themselves
+ * kiw_lend_leave() - leave the loans of a stream to themselves
  * @s: stream; socket lock held, without a batch
  *
  * They don't touch the stream any more when they end, and kiw_stream_lends() says that there is
@@ -225,10 +226,10 @@ void kiw_lend_wait(atomic_t *count, unsigned long timeout);
 u32 kiw_lent_loans(const struct kiw_region *region);
 
 /**
- * kiw_lent_next() - a stream that has pages of a region that no use can find any more
+ * kiw_lent_next() - a stream with pages of a region that no use can find any more
  * @lent: of the region
  *
- * Return: with a reference for the caller, one that no earlier call has named for its loans, or
+ * Return: with a reference for the caller, one that no earlier call returned for its loans, or
  * NULL.
  */
 struct kiw_stream *kiw_lent_next(struct kiw_lent *lent);

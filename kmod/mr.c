@@ -152,8 +152,8 @@ static void mr_end_loans(struct kiw_device *dev, struct kiw_mr *mr)
 
 /*
  * Unreachable: no window is bound to it or can be, the table no longer has it, all uses have ended,
- * and TCP has none of its pages. Released: the pages and the object. Packets that still have pages
- * have references to them.
+ * and TCP holds none of its pages. Released: the pages and the object. Packets hold references to
+ * the pages that they still need.
  */
 int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {

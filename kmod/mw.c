@@ -44,7 +44,7 @@ err_count:
 }
 
 /*
- * Unreachable: the table no longer has it, all binds and uses have ended, and its protection domain
+ * Unreachable: it is out of the table, all binds and uses have ended, and its protection domain
  * doesn't name it for a queue pair. Released: its count in the region, and the window; RDMA core
  * frees the object.
  */

@@ -21,7 +21,7 @@ struct kiw_qp;
  * @mtu: enum ib_mtu, likewise
  * @timeout: likewise; with @retry_cnt, how long a peer may be silent
  * @retry_cnt: likewise
- * @rnr_retry: likewise; 7 has the peer let messages wait for a receive without limit
+ * @rnr_retry: likewise; with 7 the peer lets messages wait for a receive without limit
  * @min_rnr_timer: likewise
  */
 struct kiw_path {
@@ -66,11 +66,10 @@ struct kiw_watch {
  * @path: see struct kiw_path
  * @ird: Reads that the peer may have outstanding
  * @ord: Reads that we may have outstanding
- * @over: it was connected, and the connection has ended: there is no other before RESET; changed
- *	while the QP is held
- * @limited: the peer has said so, see struct kiw_number; set before there is a stream
- * @untold: the connection stands, and the peer has told which sq_psn it expects, @told_psn, which
- *	the program hasn't said yet
+ * @over: its connection has ended: there is no other before RESET; changed while the QP is held
+ * @limited: as the peer says, see struct kiw_number; set before there is a stream
+ * @untold: the connection stands, and the peer expects the sq_psn @told_psn, which the program
+ *	hasn't said yet
  * @told_psn: valid with @untold
  * @patient: a request waits for the connection, until @deadline
  * @deadline: jiffies
@@ -129,7 +128,7 @@ int kiw_peer_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
 void kiw_peer_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
 
 /**
- * kiw_peer_query() - tell a program what it has set
+ * kiw_peer_query() - return the attributes that a program set
  * @qp: QP, by number; mutex held
  * @attr: gets it
  * @mask: IB_QP_*; the peer's address and number, and both PSNs, only where it names them
@@ -159,12 +158,12 @@ bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer);
 void kiw_qp_meet(struct kiw_qp *qp, bool limited);
 
 /**
- * kiw_qp_proved() - the peer has told which sq_psn it expects, and the stream has begun
+ * kiw_qp_proved() - compare the sq_psn that the peer expects, once the stream is there
  * @qp: QP
  * @inbox: of the endpoint
  * @psn: the PSN; it is kept for the change to RTS, if that is yet to come
  *
- * Return: false when it isn't the one that the program has said.
+ * Return: false when the program said another one.
  */
 bool kiw_qp_proved(struct kiw_qp *qp, const struct kiw_inbox *inbox, u32 psn);
 

@@ -220,7 +220,7 @@ static void pump_break(struct kiw_stream *s)
 }
 
 /*
- * TCP forgets what it has to send, so that loans are over, but for packets in the queue of an
+ * TCP forgets its send queues, so that loans are over, but for packets in the queue of an
  * interface. The endpoint resets the connection.
  */
 static void pump_reset(struct kiw_stream *s)

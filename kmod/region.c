@@ -77,7 +77,7 @@ static struct kiw_region *region_find(const struct kiw_qp *qp, u32 stag)
 	return xa_load(&qp->dev->regions, stag >> 8);
 }
 
-/* The same, for a use: region_put() has to follow. */
+/* The same, for a use: region_put() follows. */
 static struct kiw_region *region_get(const struct kiw_qp *qp, u32 stag)
 {
 	struct kiw_region *region;

@@ -63,8 +63,8 @@ enum kiw_region_kind {
  * @length: bytes
  * @offset: of the first byte in the first page
  * @pages: one pointer per page of PAGE_SIZE
- * @uses: under way, and one until the table no longer has the region
- * @lent: what TCP has of the region, see lend.h, or NULL: nothing yet
+ * @uses: under way, and one as long as the region is in the table
+ * @lent: its pages that TCP holds, see lend.h, or NULL: none so far
  * @windows: that are bound to the region, or %KIW_REGION_GOES
  * @rcu: to free it by
  */

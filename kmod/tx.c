@@ -250,8 +250,8 @@ void kiw_tx_drop(struct kiw_stream *s)
 }
 
 /*
- * What TCP has of the batch counts as sent now. How much of that was lent isn't known any more; it
- * is mostly all.
+ * The bytes of the batch that TCP took count as sent now. How many of them were lent isn't known
+ * any more: mostly all.
  */
 static bool tx_own_batch(struct kiw_stream *s)
 {
@@ -278,8 +278,8 @@ bool kiw_tx_call_back(struct kiw_stream *s)
 }
 
 /*
- * May the batch get one more FPDU? What TCP then has no room or no memory for stays with us, which
- * is to be one FPDU at most.
+ * May the batch get one more FPDU? TCP may refuse the batch for want of room or memory, and then
+ * one FPDU at most is to stay with us.
  */
 static bool tx_batch_takes(struct kiw_stream *s)
 {

@@ -148,7 +148,7 @@ static inline struct kiw_ucontext *to_kiw_ucontext(struct ib_ucontext *ibuctx)
  * struct kiw_pd - protection domain
  * @ibpd: the part that RDMA core knows
  * @lock: protects @windows; innermost
- * @windows: windows of type 2B that are bound, by the queue pair that has them
+ * @windows: windows of type 2B that are bound, by their queue pair
  */
 struct kiw_pd {
 	struct ib_pd		ibpd;

@@ -39,7 +39,7 @@ u16 kiw_ud_group_port(void);
 /** kiw_ud_group_port_hold() - the same for a membership: it can't be changed any more */
 u16 kiw_ud_group_port_hold(void);
 
-/** kiw_ud_group_port_release() - that membership has ended */
+/** kiw_ud_group_port_release() - that membership is over */
 void kiw_ud_group_port_release(void);
 
 /**

@@ -2,9 +2,9 @@
 /*
  * A message is known by its sender's address and port and its number. A segment of one that is over
  * is dropped before it is placed: the program may be using the memory by now. What is over is
- * remembered by sender, see struct kiw_past. When there are more than KIW_UD_SENDERS, the one that
- * has been silent for the longest is forgotten. A stranger needs the Q_Key and an STag to forge so
- * many, and with these could write there without any late segment.
+ * remembered by sender, see struct kiw_past. When there are more than KIW_UD_SENDERS, the longest
+ * silent one is forgotten. A stranger needs the Q_Key and an STag to forge so many, and with these
+ * could write there without any late segment.
  */
 #include "ud_record.h"
 
@@ -91,7 +91,7 @@ struct record_sender {
  * @open: slots in use
  * @hash: of the key of each slot, never 0; 0: the slot is free
  * @senders: of messages that are over, by address and port
- * @ages: all of @sender, the one that has been silent for the longest at the end
+ * @ages: all of @sender, the longest silent one at the end
  * @late: the work that looks for deadlines; queued as long as there are some
  * @slot: messages that are incomplete
  * @sender: those of @senders, and those that are still free

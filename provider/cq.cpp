@@ -67,7 +67,7 @@ int take(Cq &cq, int max, ibv_wc *wc, std::uint32_t &idle)
 	return found;
 }
 
-/// Has a command make a CQ with a channel, which in a child may be one of the parent's file: it was inherited, or made
+/// Makes a CQ with a channel by a command, which in a child may be one of the parent's file: it was inherited, or made
 /// before the context was the child's own. Returns 0 or an errno value.
 template <typename Command>
 int with_channel(const Context &context, ibv_comp_channel *channel, const Command &create)

@@ -16,7 +16,7 @@ static_assert(offsetof(ThreadDomain, ibv) == 0);
 
 namespace {
 
-/// Has the kernel make a domain. Returns 0 or an errno value.
+/// Makes a domain in the kernel. Returns 0 or an errno value.
 int get(ibv_context *context, ibv_pd &pd)
 {
 	pabi::AllocPd request{};
@@ -25,7 +25,7 @@ int get(ibv_context *context, ibv_pd &pd)
 	return ibv_cmd_alloc_pd(context, &pd, &request, sizeof(request), &response, sizeof(response));
 }
 
-/// Has an inherited domain name one of the context's own file. Under Origin::heirs(). Returns 0 or an errno value.
+/// Makes an inherited domain name one of the context's own file. Under Origin::heirs(). Returns 0 or an errno value.
 int replace(Domain &domain)
 {
 	ibv_pd own{};

@@ -37,7 +37,7 @@ struct Domain {
 	static Domain &from(ibv_pd *pd) { return *reinterpret_cast<Domain *>(pd); }
 };
 
-/// Makes a domain the caller's own, and its context before it: see inheritance.hpp. What the parent has made in it
+/// Makes a domain the caller's own, and its context before it: see inheritance.hpp. What the parent made in it
 /// isn't in the new one. Returns 0 or an errno value; EPERM for a domain that is imported. From any thread.
 int adopt(ibv_pd *pd);
 

@@ -112,7 +112,7 @@ private:
 };
 
 /// Waits for an event of a CQ, which is armed, and takes it; 0 or an errno value. Under the lock for sleeping, so that
-/// no other thread takes the event that this one has seen.
+/// no other thread takes the event that this one saw.
 int take_event(ibv_cq *cq, const Deadline &deadline)
 {
 	ibv_cq *of = nullptr;

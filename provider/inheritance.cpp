@@ -24,7 +24,7 @@ bool same_device(int one, int other)
 	       (first.st_mode & S_IFMT) == (second.st_mode & S_IFMT) && first.st_rdev == second.st_rdev;
 }
 
-/// Has a descriptor name another open file, with the flags that the program has set. Returns 0 or an errno value.
+/// Makes a descriptor name another open file, with the flags that the program set. Returns 0 or an errno value.
 int replace(int descriptor, int by)
 {
 	const int status = ::fcntl(descriptor, F_GETFL);
@@ -39,7 +39,7 @@ int replace(int descriptor, int by)
 /// Gives a context the files of another one, which is just opened.
 int take_files(Context &own, const Context &fresh)
 {
-	// The child may have closed the descriptor: what it has opened since isn't ours to close.
+	// The child may have closed the descriptor: what it opened since isn't ours to close.
 	if (!same_device(own.ibv.cmd_fd, fresh.ibv.cmd_fd))
 		return EBADF;
 	if (const int error = replace(own.ibv.async_fd, fresh.ibv.async_fd))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// How a child of fork(2) makes what it has inherited its own, as far as it can: contexts and protection domains, which
+// How a child of fork(2) makes its inheritance its own, as far as it can: contexts and protection domains, which
 // hold nothing but what is made on them, and completion channels. librdmacm opens each device once for a process, and
 // knows of no child.
 //

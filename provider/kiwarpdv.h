@@ -50,7 +50,7 @@ enum kiwarpdv_qp_flags {
 /** What a datagram queue pair may be besides ibv_qp_init_attr_ex */
 struct kiwarpdv_qp_init_attr {
 	uint32_t flags;	   /**< enum kiwarpdv_qp_flags */
-	uint32_t udp_port; /**< its number, 1 to 65535, which has to be free and not that of groups; 0: an ephemeral
+	uint32_t udp_port; /**< its number, 1 to 65535, which is free and not that of groups; 0: an ephemeral
 			      port */
 	uint32_t seg_size; /**< bytes of the segments of its Writes, up to max_seg_size; 0: the default */
 	uint32_t record_timeout; /**< ms without a new segment until an incomplete message completes, up to 60000;

@@ -14,7 +14,7 @@
 
 namespace kiw {
 
-/// The number in an enum that a program has set. Where it is none of the enum's, reading it as the enum is undefined.
+/// The number in an enum that a program set. Where it is none of the enum's, reading it as the enum is undefined.
 template <typename Enum>
 std::underlying_type_t<Enum> number_of(const Enum &set)
 {

@@ -186,7 +186,7 @@ static_assert(offsetof(DeviceOps, uninit_device) == 64);
 
 } // namespace KIW_RELEASE
 
-/// Bytes of a mutex beyond the 40 that it has on amd64: libibverbs' objects contain one
+/// Bytes of a mutex beyond the 40 of amd64: libibverbs' objects contain one
 inline constexpr std::size_t wider = sizeof(pthread_mutex_t) - 40;
 /// Size of ibv_context, with which a verbs_context ends
 inline constexpr std::size_t context_size = 328 + wider;

@@ -6,8 +6,8 @@
  * connection, and the private data of MPA's Request and Reply say which queue
  * pairs are meant. No standard has it; Documentation/protocol.md does.
  *
- * Each end tells one of the two PSNs, and never the one that the other end has
- * to prove: the Request that of the direction in which the end that dials is
+ * Each end tells one of the two PSNs, and never the one that the other end
+ * proves: the Request that of the direction in which the end that dials is
  * ready, the Reply the other one.
  */
 #ifndef KIW_PROTO_NUMBER_H
@@ -73,12 +73,12 @@ enum kiw_number_form {
 	KIW_NUMBER_MALFORMED,
 };
 
-/** enum kiw_number_proof - what a Reply proves to the end that has dialed */
+/** enum kiw_number_proof - what a Reply proves to the end that dialed */
 enum kiw_number_proof {
-	KIW_NUMBER_WRONG,	/* it is none for this Request, or has a wrong PSN */
-	KIW_NUMBER_PROVED,	/* it has the PSN that the Request didn't tell */
+	KIW_NUMBER_WRONG,	/* it is none for this Request, or its PSN is wrong */
+	KIW_NUMBER_PROVED,	/* it tells the PSN that the Request didn't */
 	KIW_NUMBER_UNPROVED,	/* its end isn't ready, and knows no other PSN */
-	KIW_NUMBER_LATER,	/* it has what will be our sq_psn, which we don't know yet */
+	KIW_NUMBER_LATER,	/* it tells our future sq_psn, which we don't know yet */
 };
 
 /**
@@ -95,7 +95,7 @@ void kiw_number_request(u8 *b, const struct kiw_number *own, u64 nonce,
  * kiw_number_reply() - write the private data of a Reply
  * @b: %KIW_NUMBER_LEN octets
  * @own: the end that answers
- * @req: the Request, which kiw_number_answers() has found to be right
+ * @req: the Request, which kiw_number_answers() found to be right
  */
 void kiw_number_reply(u8 *b, const struct kiw_number *own, const struct kiw_number_said *req);
 
@@ -123,7 +123,7 @@ enum kiw_number_form kiw_number_parse(const u8 *b, u32 len, struct kiw_number_sa
  * @req: the Request
  *
  * The PSN is what a stranger can't know. Where neither end may send yet there
- * is none that both know, and the Request has to wait.
+ * is none that both know, and the Request waits.
  *
  * Return: whether it is.
  */
@@ -131,8 +131,8 @@ bool kiw_number_answers(const struct kiw_number *own, const struct kiw_number_sa
 
 /**
  * kiw_number_proves() - is a Reply from the peer of an end
- * @own: the end that has dialed
- * @req: what it has said
+ * @own: the end that dialed
+ * @req: its Request
  * @rep: the Reply
  *
  * Return: what the Reply proves.

@@ -87,8 +87,8 @@ void kiw_past_begin(struct kiw_past *p, u32 id);
 /*
  * kiw_past_reaches() - is a number one of the same sender
  *
- * One out of reach is that of another sender, which has the address and the port
- * now, or had them before.
+ * One out of reach is that of another sender with the same address and port,
+ * now or before.
  */
 static inline bool kiw_past_reaches(const struct kiw_past *p, u32 id)
 {

@@ -5,9 +5,9 @@
 // and reads what there is. Ends with 0 if that is a whole Write, and a good end.
 //
 // hostile_closed connect ADDRESS PORT COUNT: makes so many connections and posts a large Write on each. Ends with 0 if
-// all memory that the machine then has less is in some account: what TCP hasn't taken yet, too.
+// all memory that the machine then lacks is in some account: also bytes that TCP hasn't taken yet.
 //
-// hostile_closed leave ADDRESS PORT COUNT: posts a short Write on each, and ends when TCP has all of them.
+// hostile_closed leave ADDRESS PORT COUNT: posts a short Write on each, and ends when TCP took all of them.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <poll.h>
@@ -30,7 +30,7 @@
 namespace {
 
 constexpr size_t large = 512 << 10, little = 8 << 10;
-// KB of a connection that may be in no account: what else a page has in which its bytes lie
+// KB of a connection that may be in no account: the rest of a page in which its bytes lie
 constexpr long spare = 32;
 
 void check(bool good, const char *what)

@@ -133,7 +133,7 @@ public:
 			mr_->lkey};
 	}
 	void deregister() { check(ibv_dereg_mr(mr_) == 0, "ibv_dereg_mr"); }
-	// The same, and it has to be quick
+	// The same, and quickly
 	void deregister_at_once()
 	{
 		const auto begin = std::chrono::steady_clock::now();
@@ -514,7 +514,7 @@ void await_line()
 		;
 }
 
-// Has requests under way, in a network that the caller has changed
+// Begins requests, in a network that the caller changed
 void strand(Client &c, Memory &memory)
 {
 	warm_up(c, memory);
@@ -525,7 +525,7 @@ void strand(Client &c, Memory &memory)
 	say("under way");
 }
 
-// Each request is told of, in order, and none succeeds behind one that has failed.
+// Each request is told of, in order, and none succeeds behind one that failed.
 void told(Client &c, bool may_succeed)
 {
 	for (std::uint64_t i = 0; i < 4; i++) {
@@ -587,8 +587,8 @@ int many(const char *address, const char *port, int count)
 	return 0;
 }
 
-// TCP has all of the messages by then, and the peer hasn't acknowledged them: nothing waits, nothing is lost, and what
-// is written afterwards doesn't leave.
+// TCP holds all of the messages by then, and the peer hasn't acknowledged them: nothing waits, nothing is lost, and
+// what is written afterwards doesn't leave.
 int slow_deregister(Client &c)
 {
 	Memory source(c.id->pd, area), sink(c.id->pd, area);
@@ -613,7 +613,7 @@ int slow_deregister(Client &c)
 	return 0;
 }
 
-// What has completed arrives, whatever is still under way when the process or the queue pair ends.
+// Completed requests arrive, whatever is still under way when the process or the queue pair ends.
 int last_words(Client &c, std::string_view way)
 {
 	constexpr std::size_t n = 128 << 10, messages = 24;

@@ -922,7 +922,7 @@ TEST_F(Named, BothEndsMayBecomeReadyAtOnce)
 	}
 }
 
-// What the other end has told is compared when there is something to compare it with.
+// What the other end told is compared when there is something to compare it with.
 TEST_F(Named, APsnThatIsWrongAfterAllEndsTheConnection)
 {
 	Name told = right.name();

@@ -23,7 +23,7 @@ struct Said {
 	std::uint8_t version = 2;
 };
 
-/// Private data, as Documentation/protocol.md has them
+/// Private data, as in Documentation/protocol.md
 Bytes private_data(const Said &said);
 /// A Request of MPA revision 2, peer-to-peer, with ready-to-receive messages that are a Write or a Read
 Bytes request(const Bytes &data);

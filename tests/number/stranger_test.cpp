@@ -343,7 +343,7 @@ TEST_F(Strangers, AQueuePairWhosePeerHasGoneIsNotAnswered)
 	exchange(left, right);
 }
 
-/// A program without RDMA has the port of the end that is dialed, whose link is off.
+/// A program without RDMA binds the port of the end that is dialed, whose link is off.
 class Squatters : public testing::TestWithParam<bool> {
 protected:
 	const vt::LinkOption off{"kiw0", "number", "0"};

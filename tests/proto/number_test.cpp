@@ -177,7 +177,7 @@ TEST(Number, OneThatMaySendIsEnough)
 	EXPECT_FALSE(kiw_number_answers(&quiet_right, &quiet.said));
 }
 
-// The end that has dialed may have become ready since.
+// The end that dialed may have become ready since.
 TEST(Number, AReplyIsTakenForWhatTheRequestSaid)
 {
 	const Request quiet(unready(left));

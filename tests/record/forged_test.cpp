@@ -194,7 +194,7 @@ TEST_F(Forgery, MessagesComeInAnyOrder)
 	expect_dropped("ud_record_late", 0);
 }
 
-// A program that has got the port of another begins at a number that isn't near.
+// A program that got the port of another begins at a number that isn't near.
 TEST_F(Forgery, ASenderThatBeginsAnewIsHeard)
 {
 	const auto expect_arrival = [&](std::uint32_t id) {
@@ -381,7 +381,7 @@ TEST_F(Forgery, EmptyMessagesNeedARegion)
 		send(segment({.rkey = rkey, .remote = right.remote(), .length = 0, .seg_size = 1}, 0, 0));
 	expect_good();
 	expect_dropped("ud_record_refused", 4);
-	// It has no bytes that could be outside.
+	// No bytes of it could be outside.
 	send(segment({.rkey = right.rkey(), .remote = 7, .length = 0, .seg_size = 1}, 0, 0));
 	const kiwarpdv_record record = right.arrived().record;
 	EXPECT_EQ(record.length, 0);

@@ -324,7 +324,7 @@ int ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **context)
 
 void ibv_ack_cq_events(ibv_cq *, unsigned int) {}
 
-// In place of the function that verbs.h has for it
+// In place of the function in verbs.h
 #undef ibv_open_device
 ibv_context *ibv_open_device(ibv_device *)
 {

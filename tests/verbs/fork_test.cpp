@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// A child of fork(2) that goes on with rdma_cm and verbs, though its parent has the devices open: librdmacm opens each
-// once for a process, and gives the child what the parent had opened.
+// A child of fork(2) that goes on with rdma_cm and verbs, though its parent keeps the devices open: librdmacm opens
+// each once for a process, and gives the child what the parent had opened.
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -53,7 +53,7 @@ bool traffic_of_its_own(const Options &options = {})
 	return true;
 }
 
-/// Whether a process has objects of a kind
+/// Whether a process holds objects of a kind
 bool has_objects(const std::string &kind, pid_t process)
 {
 	return run("rdma resource show " + kind + " | grep -q 'pid " + std::to_string(process) + " '");
@@ -128,7 +128,7 @@ TEST(Fork, ChildHasWhatItMakesForItself)
 	EXPECT_EQ(kill(child, SIGKILL), 0);
 	int status = 0;
 	EXPECT_EQ(waitpid(child, &status, 0), child);
-	// They have gone with the child, while the parent has its file open.
+	// They have gone with the child, while the parent's file is open.
 	for (const char *kind : {"mr", "cq", "qp"})
 		wait_until([&] { return !has_objects(kind, child); }, std::string("the end of a child's ") + kind);
 	expect_traffic(pair);
@@ -157,7 +157,7 @@ TEST(Fork, EventsComeToTheProcessWhoseTheyAre)
 			if (inherited && readable(inherited->fd))
 				return false;
 		}
-		// An asynchronous one: a queue pair without receives of its own has used its last.
+		// An asynchronous one: a queue pair without receives of its own used its last.
 		const Srq srq = make_srq(pair.b().pd(), 1);
 		Options with_srq;
 		with_srq.srq = srq.get();

@@ -354,7 +354,7 @@ TEST_F(Inherited, ChildMakesItsOwn)
 
 			if (verdict(make_all(in)) || verdict(make_all(in)))
 				return 1;
-			// In one file, which has the descriptor of the old one; what is the parent's still is.
+			// In one file, at the descriptor of the old one; what is the parent's still is.
 			return kernel.opened != 1 || kernel.fd() != old_file || faults_of(calls());
 		}),
 			0);
@@ -366,7 +366,7 @@ TEST_F(Inherited, ChildMakesItsOwn)
 TEST_F(Inherited, GrandchildMakesItsOwn)
 {
 	EXPECT_EQ(in_child([this]() -> int {
-		// Once with a child that has made its own, and once with one that hasn't
+		// Once with a child that made its own, and once with one that didn't
 		return in_child([this]() -> int { return verdict(make_all(pd)); }) || verdict(make_all(pd)) ||
 		       in_child([this]() -> int { return verdict(make_all(parent)); });
 	}),
@@ -464,7 +464,7 @@ TEST_F(Inherited, DeviceThatCannotBeOpenedSaysWhy)
 TEST_F(Inherited, DescriptorsOfOthersStay)
 {
 	EXPECT_EQ(in_child([this]() -> int {
-		// As a daemon that closes all that it has inherited; and opens a file then.
+		// As a daemon that closes all that it inherited; and opens a file then.
 		const int fd = kernel.fd();
 		if (close(fd) || memfd_create("something else", 0) < 0)
 			return 1;

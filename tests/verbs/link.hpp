@@ -22,7 +22,7 @@ std::uint64_t counter(ibv_context *context, const std::string &name);
 /// The name of the interface that has the address of an end.
 std::string interface_of(const Where &where);
 
-/// An option of a link, by the name of its device, that has another value for a scope
+/// An option of a link, by the name of its device, with another value for a scope
 class LinkOption {
 public:
 	LinkOption(const std::string &device, const std::string &name, const std::string &value);

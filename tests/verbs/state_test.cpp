@@ -499,7 +499,7 @@ TEST(Connected, ReadyStaysReady)
 	pair.sync();
 }
 
-// A program that changes the states by itself, as rping -q, asks what is due when iw_cm has made the connection.
+// A program that changes the states by itself, as rping -q, asks what is due when iw_cm made the connection.
 TEST(Connected, TakesWhatRdmaInitQpAttrGives)
 {
 	Pair pair;
@@ -515,7 +515,7 @@ TEST(Connected, TakesWhatRdmaInitQpAttrGives)
 			EXPECT_EQ(side->modify(to), 0) << to;
 			EXPECT_EQ(side->state(), IBV_QPS_RTS);
 		}
-	// Not with a peer: it has one.
+	// Not with another peer.
 	ibv_qp_attr attr{};
 	attr.qp_state = IBV_QPS_RTR;
 	attr.dest_qp_num = pair.b().qp()->qp_num;

@@ -96,7 +96,7 @@ static void plant_namespace(void)
 	get_net(current->nsproxy->net_ns);
 }
 
-/* Since 6.17 it has another name, and Linux 7.2 complains of this one. */
+/* Since 6.17 its name is another one, and Linux 7.2 complains of this one. */
 static void plant_deprecated_queue(void)
 {
 	static DECLARE_WORK(work, nothing);
