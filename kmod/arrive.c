@@ -306,6 +306,7 @@ static enum kiw_err arrive_end_write(struct kiw_stream *s)
 		s->write_len = 0;
 	s->write_len += seg->payload_len;
 	s->write_goes_on = !(seg->flags & KIW_F_LAST);
+	s->rx_ended |= !s->write_goes_on;
 	return KIW_OK;
 }
 
@@ -401,6 +402,7 @@ static enum kiw_err arrive_invalidate(struct kiw_stream *s, u32 stag)
 static enum kiw_err arrive_received(struct kiw_stream *s, struct kiw_received *received)
 {
 	s->write_len = 0;
+	s->rx_ended = true;
 	if (s->rx.seg.flags & KIW_F_SOLICITED)
 		received->flags |= KIW_CQE_SOLICITED;
 	return kiw_rq_complete(s->qp, &s->recv, received) ? KIW_OK : KIW_ERR_LOCAL_CATASTROPHE;

@@ -56,6 +56,7 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	INIT_LIST_HEAD(&s->srq_wait.link);
 	s->srq_wait.wake = kiw_stream_wake;
 	s->tx.gate = first;
+	s->tx.acked = qp->by_number;
 	if (first && neg->p2p)
 		s->tx.rtr = neg->rtr;
 	return s;
@@ -131,10 +132,13 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 /* The QP leaves the stream: bring it to the state that it keeps. */
 static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool orderly)
 {
+	/* The peer has not acknowledged in time what it got. */
+	bool lost = !orderly && s->tx.acked && kiw_tx_awaits(s);
+
 	kiw_stream_assert_held(s);
 	kiw_stream_count_retransmits(s, true);
 	if (!orderly || qp->state == KIW_QP_TERMINATE)
-		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+		kiw_stream_event(s, lost ? KIW_EV_LLP_LOST : KIW_EV_MODIFY_ERR);
 	else
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
 	kiw_pump_act(s);

@@ -309,9 +309,9 @@ static bool loan_is_unacked(const struct kiw_loan *loan)
 	return loan->num_parts && before(tcp_sk(loan->s->sk)->snd_una, loan->seq);
 }
 
-bool kiw_lend_over(struct kiw_stream *s, u32 *end)
+void kiw_lend_over(struct kiw_stream *s, u32 *end)
 {
-	bool gone = s->sk->sk_state == TCP_CLOSE, any = false, copied;
+	bool gone = s->sk->sk_state == TCP_CLOSE, copied;
 	struct kiw_loan *loan, *next;
 
 	kiw_stream_assert_held(s);
@@ -322,17 +322,14 @@ bool kiw_lend_over(struct kiw_stream *s, u32 *end)
 		if (!gone && !copied && loan_is_unacked(loan))
 			break;
 		s->lend.lost |= gone && loan_is_unacked(loan);
-		if (!s->lend.lost) {
+		if (!s->lend.lost)
 			*end = loan->end;
-			any = true;
-		}
 		s->lend.off |= loan->copied && !loan->called;
 		s->lend.proved |= loan->num_parts && !copied;
 		list_del(&loan->link);
 		sk_mem_uncharge(s->sk, loan->charged);
 		kref_put(&loan->ref, loan_free);
 	}
-	return any;
 }
 
 /* --- calling back --------------------------------------------------------------------------- */

@@ -184,16 +184,14 @@ void kiw_lend_hold(struct kiw_stream *s, u32 end);
 /**
  * kiw_lend_over() - take the loans that are over off the stream
  * @s: stream; socket lock held
- * @end: send requests before this are complete, as far as loans are concerned
+ * @end: nobody needs the buffers of send requests before this; stays as it is if there is no news
  *
  * A connection that is no more gives pages back that the peer hasn't got: from the first of these
- * loans on, no request is complete. While there is a connection, the peer also acknowledges a
+ * loans on, no request completes. While there is a connection, the peer also acknowledges a
  * loan before it is over, unless it was copied: TCP must not repeat pages that the process got
  * back.
- *
- * Return: whether any is.
  */
-bool kiw_lend_over(struct kiw_stream *s, u32 *end);
+void kiw_lend_over(struct kiw_stream *s, u32 *end);
 
 /**
  * kiw_lend_copy() - call all loans of a stream back: what TCP keeps of them becomes TCP's own

@@ -29,22 +29,25 @@
 
 /* --- receiving ----------------------------------------------------------------------------- */
 
-/* Complete what ended with loans; the last of them may be what an end, or an atomic, waits for. */
+/*
+ * Complete what ended with loans, or is acknowledged; the last of it may be what an end, or an
+ * atomic, waits for.
+ */
 static void pump_take_back(struct kiw_stream *s)
 {
-	if (!kiw_stream_lends(s))
+	if (!kiw_tx_awaits(s))
 		return;
 	kiw_tx_take_back(s);
-	if (kiw_stream_lends(s))
+	if (kiw_tx_awaits(s))
 		set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
 	else if (s->todo || s->fin_received || kiw_reads_in_len(&s->tx.reads_in))
 		s->due = true;
 }
 
-/* The peer hasn't got all pages that TCP had, or, with the connection gone, may not have. */
-static bool pump_loses_pages(const struct kiw_stream *s)
+/* The peer hasn't got all that TCP had, or, with the connection gone, may not have. */
+static bool pump_loses_sent(const struct kiw_stream *s)
 {
-	return s->lend.lost || (s->sk->sk_state == TCP_CLOSE && kiw_stream_lends(s));
+	return s->lend.lost || (s->sk->sk_state == TCP_CLOSE && kiw_tx_awaits(s));
 }
 
 /*
@@ -58,14 +61,14 @@ static bool pump_unfinished(const struct kiw_stream *s)
 		return true;
 	if (!kiw_stream_by_number(s))
 		return kiw_tx_unfinished(s);
-	return s->recv.taken || kiw_tx_begun(s) || pump_loses_pages(s);
+	return s->recv.taken || kiw_tx_begun(s) || pump_loses_sent(s);
 }
 
 static void pump_lost(struct kiw_stream *s)
 {
 	pump_take_back(s);
 	/* What was sent to a peer that had gone already: its reset is no news. */
-	if (s->qp->state == KIW_QP_CLOSING && kiw_stream_by_number(s) && !pump_loses_pages(s))
+	if (s->qp->state == KIW_QP_CLOSING && kiw_stream_by_number(s) && !pump_loses_sent(s))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
 	else
 		kiw_stream_broken_off(s, KIW_EV_LLP_LOST);
@@ -150,6 +153,7 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 	if (s->gone)
 		return;
 	s->rx_more = false;
+	pump_take_back(s);
 	kiw_rx_pump(s);
 	pump_give_back(s, backlog);
 	if (sk->sk_err && !(kiw_stream_by_number(s) && s->qp->state == KIW_QP_RTS))
@@ -167,7 +171,7 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 /* Both directions may be closed by now. */
 static void pump_check_closed(struct kiw_stream *s)
 {
-	if (s->fin_sent && s->fin_received && !s->gone && !s->lend.lost && !kiw_stream_lends(s) &&
+	if (s->fin_sent && s->fin_received && !s->gone && !s->lend.lost && !kiw_tx_awaits(s) &&
 	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE))
 		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
 }
@@ -455,8 +459,10 @@ static void pump_callback_end(struct kiw_stream *s)
 	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS) {
 		due = kiw_tx_run(s, PUMP_CALLBACK_BATCHES);
 		/* The next ACK may come before the work finds a processor. */
-		if (due)
+		if (due) {
+			s->tx.stuck = true;
 			set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
+		}
 	}
 	due |= s->due;
 	s->sk->sk_allocation = GFP_KERNEL;
@@ -500,24 +506,25 @@ static void pump_data_ready(struct sock *sk)
 }
 
 /*
- * TCP calls this for each ACK while SOCK_NOSPACE is set: it is set as long as there are loans,
- * because an ACK ends most of them.
+ * TCP calls this for each ACK while SOCK_NOSPACE is set: it is set as long as requests wait for one,
+ * or for loans, most of which an ACK ends.
  */
 static void pump_write_space(struct sock *sk)
 {
 	struct kiw_stream *s;
-	bool ours, room;
+	bool ours, acked, room;
 
 	rcu_read_lock();
 	s = pump_stream_of(sk);
 	room = s && sk_stream_is_writeable(sk);
-	if (room || (s && kiw_stream_lends(s))) {
+	if (room || (s && kiw_tx_awaits(s))) {
 		if (room)
 			clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+		acked = kiw_tx_acked(s);
 		ours = pump_callback_begin(s);
-		if (ours)
+		if (ours || acked)
 			pump_take_back(s);
-		if (room)
+		if ((room && s->tx.stuck) || (acked && s->due))
 			kiw_stream_kick(s);
 		if (ours)
 			pump_callback_end(s);

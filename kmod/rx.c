@@ -123,6 +123,10 @@ void kiw_rx_done(struct kiw_stream *s)
 {
 	if (!s->rx_taken)
 		return;
+	/* The peer's request waits for it: not only when we have something to send, or 40 ms later. */
+	if (s->tx.acked && s->rx_ended)
+		inet_csk_exit_pingpong_mode(s->sk);
+	s->rx_ended = false;
 	tcp_read_done(s->sk, s->rx_taken);
 	s->rx_taken = 0;
 }

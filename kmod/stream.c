@@ -89,6 +89,8 @@ static void stream_act_start(struct kiw_stream *s)
 	s->tx.msn_read = KIW_MSN_FIRST;
 	s->tx.msn_atomic = KIW_MSN_FIRST;
 	s->tx.sent_index = qp->sq.next;
+	s->tx.free_index = qp->sq.next;
+	s->tx.acked_index = qp->sq.next;
 	s->tx.done_index = qp->sq.next;
 	s->tx.batch_index = qp->sq.next;
 }

@@ -50,6 +50,7 @@
  * @terminated: a Terminate was sent or received: there is none to send any more
  * @rx: receive machine
  * @rx_taken: bytes that the receive machine is through with, but TCP hasn't been told of
+ * @rx_ended: a Send or Write among them has come to its end
  * @rx_bytes: all that was received, as &struct kiw_traffic counts it
  * @rx_fpdus: likewise
  * @rx_first: no FPDU has been delivered yet
@@ -104,6 +105,7 @@ struct kiw_stream {
 	u64			rx_bytes;
 	u64			rx_fpdus;
 	bool			rx_first;
+	bool			rx_ended;
 	bool			write_goes_on;
 	u32			write_len;
 	struct kiw_tx		tx ____cacheline_aligned_in_smp;

@@ -4,7 +4,9 @@
  * in one call, without another copy where it can splice.
  *
  * A request completes when TCP has taken its last FPDU and its buffers are free: that is, for
- * payload that was not copied, when the loans are over (lend.h).
+ * payload that was not copied, when the loans are over (lend.h). Of a QP that is connected by number
+ * it completes when the peer's TCP has acknowledged it, besides: the programs were written for
+ * InfiniBand, where a completion says that the peer has the data.
  */
 #include "tx.h"
 
@@ -173,15 +175,18 @@ static int tx_put_next(struct kiw_stream *s)
 /* --- to TCP -------------------------------------------------------------------------------- */
 
 /*
- * The buffers of the requests before @index are free. A Read or an atomic among them completes when
- * it is answered; an answer may even have come before this, so that its slot is another request's
- * already.
+ * Complete the requests whose buffers are free and that need no acknowledgement. A Read or an atomic
+ * among them completes when it is answered; an answer may even have come before this, so that its
+ * slot is another request's already.
  */
-static void tx_requests_done(struct kiw_stream *s, u32 index)
+static void tx_requests_done(struct kiw_stream *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_sq *sq = &s->qp->sq;
+	u32 index = tx->acked_index;
 
+	if ((s32)(tx->free_index - index) < 0)
+		index = tx->free_index;
 	for (; tx->done_index != index; tx->done_index++) {
 		struct kiw_swr *swr = kiw_swr(sq, tx->done_index);
 
@@ -193,9 +198,14 @@ static void tx_requests_done(struct kiw_stream *s, u32 index)
 		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 }
 
+static void tx_take_acks(struct kiw_stream *s)
+{
+	kiw_acks_take(&s->tx.acks, tcp_sk(s->sk)->snd_una, &s->tx.acked_index);
+}
+
 /*
  * All that was put into batches is with TCP: the requests that end there are done, or will be with
- * the last loan.
+ * the last loan or by an acknowledgement.
  */
 static void tx_requests_sent(struct kiw_stream *s)
 {
@@ -204,10 +214,16 @@ static void tx_requests_sent(struct kiw_stream *s)
 	if (tx->sent_index == tx->batch_index)
 		return;
 	tx->sent_index = tx->batch_index;
-	if (kiw_stream_lends(s))
-		kiw_lend_hold(s, tx->batch_index);
+	if (tx->acked)
+		kiw_acks_add(&tx->acks, tx->sent_index, tcp_sk(s->sk)->write_seq);
 	else
-		tx_requests_done(s, tx->batch_index);
+		tx->acked_index = tx->sent_index;
+	if (kiw_stream_lends(s))
+		kiw_lend_hold(s, tx->sent_index);
+	else
+		tx->free_index = tx->sent_index;
+	tx_take_acks(s);
+	tx_requests_done(s);
 }
 
 static void tx_count(struct kiw_stream *s, u32 bytes, u32 lent, u32 fpdus)
@@ -232,10 +248,21 @@ static void tx_batch_done(struct kiw_stream *s)
 
 void kiw_tx_take_back(struct kiw_stream *s)
 {
-	u32 end;
+	kiw_lend_over(s, &s->tx.free_index);
+	tx_take_acks(s);
+	if (s->qp->state != KIW_QP_ERROR)
+		tx_requests_done(s);
+}
 
-	if (kiw_lend_over(s, &end) && s->qp->state != KIW_QP_ERROR)
-		tx_requests_done(s, end);
+bool kiw_tx_awaits(const struct kiw_stream *s)
+{
+	return kiw_stream_lends(s) || s->tx.acks.num;
+}
+
+bool kiw_tx_acked(const struct kiw_stream *s)
+{
+	kiw_stream_assert_held(s);
+	return kiw_acks_any(&s->tx.acks, tcp_sk(s->sk)->snd_una);
 }
 
 void kiw_tx_drop(struct kiw_stream *s)
@@ -306,6 +333,7 @@ static bool tx_run(struct kiw_stream *s, int budget)
 		if (kiw_batch_unsent(&tx->batch)) {
 			err = kiw_batch_push(&tx->batch, s->sk, ret > 0 && tx_goes_on(s));
 			if (err == -EAGAIN) {	/* the write-space callback takes over */
+				tx->stuck = true;
 				tx->starved = sk_stream_memory_free(s->sk);
 				return tx->starved;
 			}
@@ -342,6 +370,7 @@ bool kiw_tx_run(struct kiw_stream *s, int budget)
 	if (s->gone)
 		return false;
 	kiw_batch_uncharge(batch, s->sk);
+	s->tx.stuck = false;
 	s->tx.starved = !kiw_batch_begin(batch, s->sk->sk_allocation);
 	if (!s->tx.starved)
 		more = tx_run(s, budget);
@@ -351,7 +380,7 @@ bool kiw_tx_run(struct kiw_stream *s, int budget)
 	kiw_batch_end(batch);
 	kiw_batch_charge(batch, s->sk);
 	/* Acknowledgements call back, see pump.c. */
-	if (kiw_stream_lends(s))
+	if (kiw_tx_awaits(s))
 		set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
 	return more;
 }

@@ -6,6 +6,7 @@
 #include "batch.h"
 #include "reads.h"
 #include "sq.h"
+#include "proto/acks.h"
 #include "proto/term.h"
 
 struct kiw_stream;
@@ -29,7 +30,9 @@ enum kiw_message {
  * @taken: @req has been taken out of the ring, but is held back
  * @response_turn: the next message is a Read Response, if there is one
  * @starved: the last run ended for want of memory
+ * @stuck: the last run left something that the next acknowledgement lets go on
  * @written: the Write of the request under way is in FPDUs, its Immediate Data aren't
+ * @acked: a request completes when the peer's TCP has acknowledged it; the peer's do, too
  * @message: under way
  * @rtr: KIW_RTR_* to be sent before anything else, or 0
  * @msn_send: next number on QN 0
@@ -44,7 +47,10 @@ enum kiw_message {
  * @batch: FPDUs for TCP
  * @batch_index: send requests before this are wholly in the batch or earlier ones
  * @sent_index: send requests before this are wholly with TCP
+ * @free_index: nobody needs the buffers of send requests before this any more
+ * @acked_index: send requests before this need no acknowledgement any more
  * @done_index: send requests before this have been marked as done, but for Reads
+ * @acks: the acknowledgements that are awaited, with @acked
  * @sent_bytes: all that TCP has taken, as &struct kiw_traffic counts it
  * @lent_bytes: likewise
  * @sent_fpdus: likewise
@@ -55,7 +61,9 @@ struct kiw_tx {
 	bool			taken;
 	bool			response_turn;
 	bool			starved;
+	bool			stuck;
 	bool			written;
+	bool			acked;
 	u8			message;
 	u8			rtr;
 	u32			msn_send;
@@ -73,7 +81,10 @@ struct kiw_tx {
 	struct kiw_batch	batch;
 	u32			batch_index;
 	u32			sent_index;
+	u32			free_index;
+	u32			acked_index;
 	u32			done_index;
+	struct kiw_acks		acks;
 	u64			sent_bytes;
 	u64			lent_bytes;
 	u64			sent_fpdus;
@@ -89,7 +100,20 @@ struct kiw_tx {
  */
 bool kiw_tx_run(struct kiw_stream *s, int budget);
 
-/** kiw_tx_take_back() - complete the requests of loans that are over; socket lock, any context */
+/**
+ * kiw_tx_awaits() - is there a request with TCP that isn't complete; socket lock held
+ *
+ * Its buffers are lent, or its acknowledgement is awaited.
+ */
+bool kiw_tx_awaits(const struct kiw_stream *s);
+
+/** kiw_tx_acked() - has the peer acknowledged requests that aren't complete; socket lock held */
+bool kiw_tx_acked(const struct kiw_stream *s);
+
+/**
+ * kiw_tx_take_back() - complete requests whose loans are over, or that are acknowledged
+ * @s: stream; socket lock held, any context
+ */
 void kiw_tx_take_back(struct kiw_stream *s);
 
 /**

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <cstddef>
+#include <gtest/gtest.h>
+
+#include "proto/acks.h"
+
+namespace {
+
+/// The index that is acknowledged when all before a byte is, or 0 if there is no news
+u32 taken(kiw_acks &acks, u32 una)
+{
+	u32 index = 0;
+	const bool any = kiw_acks_any(&acks, una);
+
+	kiw_acks_take(&acks, una, &index);
+	EXPECT_EQ(any, index != 0);
+	return index;
+}
+
+TEST(Acks, AreTakenInOrder)
+{
+	kiw_acks acks{};
+
+	EXPECT_EQ(taken(acks, 1000), 0U);
+	kiw_acks_add(&acks, 1, 100);
+	kiw_acks_add(&acks, 3, 300);
+	kiw_acks_add(&acks, 4, 400);
+	EXPECT_EQ(taken(acks, 99), 0U);
+	EXPECT_EQ(taken(acks, 100), 1U);
+	EXPECT_EQ(taken(acks, 100), 0U);
+	EXPECT_EQ(taken(acks, 399), 3U);
+	EXPECT_EQ(taken(acks, 401), 4U);
+	EXPECT_EQ(acks.num, 0);
+}
+
+TEST(Acks, OfRequestsWithoutBytesComeAtOnce)
+{
+	kiw_acks acks{};
+
+	kiw_acks_add(&acks, 1, 100);
+	kiw_acks_add(&acks, 2, 100);
+	EXPECT_EQ(taken(acks, 100), 2U);
+}
+
+TEST(Acks, AreComparedAcrossTheWrap)
+{
+	kiw_acks acks{};
+
+	kiw_acks_add(&acks, 0xffffffff, 0xfffffff0);
+	kiw_acks_add(&acks, 1, 0x10);
+	EXPECT_EQ(taken(acks, 0xffffffef), 0U);
+	EXPECT_EQ(taken(acks, 0xfffffff0), 0xffffffff);
+	EXPECT_EQ(taken(acks, 0xf), 0U);
+	EXPECT_EQ(taken(acks, 0x10), 1U);
+}
+
+// No request completes before its own bytes are acknowledged, and none waits once all are.
+TEST(Acks, OfMoreThanThereAreMarksComeWithLaterOnes)
+{
+	constexpr u32 many = 5 * KIW_ACKS_MARKS;
+	kiw_acks acks{};
+	u32 done = 0;
+
+	for (u32 i = 1; i <= many; i++) {
+		kiw_acks_add(&acks, i, 10 * i);
+		if (i % 4 == 0) {
+			const u32 una = 5 * i;
+
+			kiw_acks_take(&acks, una, &done);
+			EXPECT_LE(10 * done, una);
+		}
+	}
+	EXPECT_LT(done, many);
+	EXPECT_NE(taken(acks, 10 * many - 1), many);
+	EXPECT_EQ(taken(acks, 10 * many), many);
+	EXPECT_EQ(acks.num, 0);
+}
+
+} // namespace
