@@ -85,11 +85,12 @@ install-provider:
 	install -D -m 644 provider/kiwarpdv.7 $(DESTDIR)$(MANDIR)/man7/kiwarpdv.7
 	install -m 644 $(out)/provider/kiwarp.driver $(DESTDIR)/etc/libibverbs.d/
 
-## install-tools: the unit kiwarp@INTERFACE.service that keeps links, kiwarp-link, kiwarp-selftest, their man pages, a udev rule
+## install-tools: the unit kiwarp@INTERFACE.service that keeps links, kiwarp-link, kiwarp-selftest, man pages, a udev rule
 .PHONY: install-tools
 install-tools:
-	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(MANDIR)/man8
+	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(MANDIR)/man7 $(DESTDIR)$(MANDIR)/man8
 	install tools/kiwarp-link tools/kiwarp-selftest $(DESTDIR)$(SBINDIR)/
+	install -m 644 tools/kiwarp.7 $(DESTDIR)$(MANDIR)/man7/
 	install -m 644 tools/kiwarp-link.8 tools/kiwarp-selftest.8 $(DESTDIR)$(MANDIR)/man8/
 	install -D -m 644 tools/kiwarp@.service $(DESTDIR)$(UNITDIR)/kiwarp@.service
 	install -D -m 644 tools/95-kiwarp.rules $(DESTDIR)$(UDEVDIR)/95-kiwarp.rules
@@ -122,7 +123,8 @@ dkms-install:
 
 installed := $(LIBDIR)/libibverbs/libkiwarp-rdmav*.so $(LIBDIR)/libkiwarp.so.1 $(LIBDIR)/libkiwarp.so \
 	$(INCLUDEDIR)/infiniband/kiwarpdv.h $(MANDIR)/man7/kiwarpdv.7 /etc/libibverbs.d/kiwarp.driver \
-	$(SBINDIR)/kiwarp-link $(SBINDIR)/kiwarp-selftest $(MANDIR)/man8/kiwarp-link.8 $(MANDIR)/man8/kiwarp-selftest.8 \
+	$(SBINDIR)/kiwarp-link $(SBINDIR)/kiwarp-selftest $(MANDIR)/man7/kiwarp.7 $(MANDIR)/man8/kiwarp-link.8 \
+	$(MANDIR)/man8/kiwarp-selftest.8 \
 	$(UNITDIR)/kiwarp@.service $(UDEVDIR)/95-kiwarp.rules
 
 ## uninstall: takes back what install, install-tools and dkms-install have installed, for every kernel; not what packages have
@@ -163,6 +165,14 @@ style-tidy:
 .PHONY: check demo bench conformance
 check demo bench conformance:
 	scripts/$@
+
+## man: Documentation/kiwarp.7.md from the man page; needs mandoc
+.PHONY: man man-page
+man:
+	$(MAKE) -s man-page >Documentation/kiwarp.7.md
+man-page:
+	@printf '<!-- Made by make man from tools/kiwarp.7 -->\n\n'
+	@mandoc -I os=kiwarp -T markdown tools/kiwarp.7
 
 ## clean: forget everything that was built here
 .PHONY: clean
