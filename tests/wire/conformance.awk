@@ -98,12 +98,12 @@ END {
 		if (rule in reason)
 			left_out++
 	print "# Conformance\n"
-	print "Made by `make conformance` from the tests and their last run; `tests/wire/rules` has the rules.\n"
-	print "Of " rules " rules that RFCs 5040, 5041, 5042, 5044, 6580, 6581 and 7306 make for what goes over the wire, " \
+	print "Made by `make conformance` from the tests and their last run; `tests/wire/rules` lists the rules.\n"
+	print "Of " rules " rules that RFCs 5040, 5041, 5042, 5044, 6580, 6581 and 7306 make for the wire, " \
 		rules - left_out " apply. Tests"
-	print "without a suite are of `tests/wire`: a peer that makes every octet by itself, and shares no code with the module."
-	print "Each runs with CRC and without, with kiwarp connecting and listening, and with its octets in one TCP segment, in"
-	print "segments of one octet, and cut in two at every place, wherever that can make a difference."
+	print "without a suite are of `tests/wire`: a peer that builds every byte itself, and shares no code with the module."
+	print "Each runs with CRC and without, with kiwarp connecting and listening, and with its bytes in one TCP segment, in"
+	print "segments of one byte, and cut in two at every place, wherever that can make a difference."
 	for (rule = 1; rule <= rules; rule++) {
 		if (rule in reason)
 			continue
@@ -115,14 +115,14 @@ END {
 		}
 		document_rule(rule)
 	}
-	print "\n## What doesn't apply\n"
+	print "\n## Rules that do not apply\n"
 	print "| | Rule | RFC | Why |"
 	print "|---|---|---|---|"
 	for (rule = 1; rule <= rules; rule++)
 		if (rule in reason)
 			print "| " rule " | " text[rule] " | " rfc[rule] " | " reason[rule] " |"
 	print "\n## Terminates that implementations send differently\n"
-	print "Layer, type and code. What others send is understood in any case.\n"
+	print "Layer, type and code. kiwarp understands the others' codes in any case.\n"
 	print "| Situation | kiwarp | Others | Why |"
 	print "|---|---|---|---|"
 	printf "%s", terminates
