@@ -30,6 +30,7 @@
 #include "qp.h"
 #include "res.h"
 #include "srq.h"
+#include "stats.h"
 #include "types.h"
 #include "ud_group.h"
 

@@ -57,18 +57,6 @@ static const struct rdma_stat_desc stats_names[STATS_NUM] = {
 	[STATS_COPIED_BYTES].name	= "copied_bytes",
 };
 
-int kiw_stats_init(struct kiw_stats *stats)
-{
-	spin_lock_init(&stats->retransmits);
-	stats->traffic = alloc_percpu(struct kiw_traffic);
-	return stats->traffic ? 0 : -ENOMEM;
-}
-
-void kiw_stats_exit(struct kiw_stats *stats)
-{
-	free_percpu(stats->traffic);
-}
-
 /* The sum over all CPUs, those offline included. What is added meanwhile may be in it or not. */
 static struct kiw_traffic stats_traffic_sum(const struct kiw_stats *stats)
 {

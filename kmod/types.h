@@ -20,7 +20,7 @@
 #include "cm_number.h"
 #include "gid.h"
 #include "options.h"
-#include "stats.h"
+#include "count.h"
 
 /* Limits that query_device reports and the verbs enforce. */
 #define KIW_MAX_QP		65536
