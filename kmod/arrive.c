@@ -41,11 +41,11 @@ static struct kiw_stream *arrive_stream(struct kiw_receive *rx)
 static enum kiw_region_fault arrive_check(struct kiw_stream *s, u32 stag, int access, u64 addr,
 					  u32 n)
 {
-	enum kiw_region_fault fault = kiw_region_check(s->qp, stag, access, addr, n);
+	enum kiw_region_fault fault = kiw_region_check(&s->qp->own, stag, access, addr, n);
 
 	if (fault)
 		return fault;
-	if ((READ_ONCE(s->qp->access) & access) != access)
+	if ((READ_ONCE(s->qp->own.access) & access) != access)
 		return KIW_REGION_ACCESS;
 	return KIW_REGION_OK;
 }
@@ -85,7 +85,7 @@ static enum kiw_err arrive_begin_read_resp(struct kiw_stream *s)
 /* A receive request that can't be used completes with an error; the peer has no part in it. */
 static enum kiw_err arrive_recv_failed(struct kiw_stream *s, enum ib_wc_status status)
 {
-	kiw_rq_fail(s->qp, &s->recv, status);
+	kiw_rq_fail(&s->qp->rq, &s->recv, status);
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
@@ -159,7 +159,7 @@ static enum kiw_err arrive_begin_send(struct kiw_stream *s)
 	}
 	err = kiw_seq_check_mo(seq, &rx->seg, s->recv.room);
 	if (err == KIW_ERR_DDP_TOOLONG)
-		kiw_rq_fail(s->qp, &s->recv, IB_WC_LOC_LEN_ERR);
+		kiw_rq_fail(&s->qp->rq, &s->recv, IB_WC_LOC_LEN_ERR);
 	return err;
 }
 
@@ -194,7 +194,7 @@ static enum kiw_err arrive_begin_atomic_req(struct kiw_stream *s)
 {
 	enum kiw_err err = arrive_check_question(s);
 
-	return err ?: kiw_atomic_check(s->qp, &s->rx.seg.atomic);
+	return err ?: kiw_atomic_check(&s->qp->own, &s->rx.seg.atomic);
 }
 
 static enum kiw_err arrive_begin_atomic_resp(struct kiw_stream *s)
@@ -241,7 +241,7 @@ static enum kiw_region_fault arrive_to_region(struct kiw_stream *s, struct kiw_c
 	u32 tail;
 	void *to;
 
-	fault = kiw_region_begin(s->qp, stag, access, addr, n, &use);
+	fault = kiw_region_begin(&s->qp->own, stag, access, addr, n, &use);
 	if (fault)
 		return fault;
 	tail = kiw_tail_len(kiw_region_offset(use.region, addr) + n, n);
@@ -333,7 +333,7 @@ static enum kiw_err arrive_answered(struct kiw_stream *s)
 
 	if (!r->internal) {
 		kiw_sq_done(&s->qp->sq, r->index, IB_WC_SUCCESS);
-		if (!kiw_sq_complete(s->qp))
+		if (!kiw_sq_complete(&s->qp->sq))
 			return KIW_ERR_LOCAL_CATASTROPHE;
 	}
 	if (tx->taken)	/* it may have waited for this one */
@@ -361,7 +361,7 @@ static enum kiw_region_fault arrive_store(struct kiw_stream *s, const struct kiw
 	u32 done, part;
 	void *to;
 
-	fault = kiw_region_begin(s->qp, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr, n, &use);
+	fault = kiw_region_begin(&s->qp->own, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr, n, &use);
 	if (fault)
 		return fault;
 	for (done = 0; done < n; done += part) {
@@ -388,7 +388,7 @@ static enum kiw_err arrive_end_atomic_resp(struct kiw_stream *s)
 
 static enum kiw_err arrive_invalidate(struct kiw_stream *s, u32 stag)
 {
-	switch (kiw_region_invalidate(s->qp, stag)) {
+	switch (kiw_region_invalidate(&s->qp->own, stag)) {
 	case KIW_REGION_OK:
 		return KIW_OK;
 	case KIW_REGION_PD:
@@ -405,7 +405,7 @@ static enum kiw_err arrive_received(struct kiw_stream *s, struct kiw_received *r
 	s->rx_ended = true;
 	if (s->rx.seg.flags & KIW_F_SOLICITED)
 		received->flags |= KIW_CQE_SOLICITED;
-	return kiw_rq_complete(s->qp, &s->recv, received) ? KIW_OK : KIW_ERR_LOCAL_CATASTROPHE;
+	return kiw_rq_complete(&s->qp->rq, &s->recv, received) ? KIW_OK : KIW_ERR_LOCAL_CATASTROPHE;
 }
 
 static enum kiw_err arrive_end_send(struct kiw_stream *s)
@@ -425,7 +425,7 @@ static enum kiw_err arrive_end_send(struct kiw_stream *s)
 	if (seg->flags & KIW_F_INVALIDATE) {
 		err = arrive_invalidate(s, seg->inv_stag);
 		if (err) {
-			kiw_rq_fail(s->qp, &s->recv, IB_WC_REM_INV_REQ_ERR);
+			kiw_rq_fail(&s->qp->rq, &s->recv, IB_WC_REM_INV_REQ_ERR);
 			return err;
 		}
 		received.flags |= KIW_CQE_WITH_INV;
@@ -500,7 +500,7 @@ static enum kiw_err arrive_end_terminate(struct kiw_stream *s)
 	}
 	s->async = IB_EVENT_QP_FATAL;
 	kiw_stream_event(s, KIW_EV_TERM_RECEIVED);
-	kiw_sq_complete(s->qp);
+	kiw_sq_complete(&s->qp->sq);
 	kiw_stream_kick(s);
 	return KIW_OK;
 }

@@ -3,21 +3,21 @@
 
 #include <rdma/ib_verbs.h>
 
-#include "qp.h"
 #include "region.h"
 
 /* The use is begun when this returns KIW_OK. */
-static enum kiw_err atomic_begin(const struct kiw_qp *qp, const struct kiw_atomic *at,
+static enum kiw_err atomic_begin(const struct kiw_owner *owner, const struct kiw_atomic *at,
 				 struct kiw_region_use *use)
 {
 	enum kiw_region_fault fault;
 
 	if (at->op != KIW_ATOMIC_FETCH_ADD && at->op != KIW_ATOMIC_CMP_SWAP)
 		return KIW_ERR_RDMAP_CATASTROPHE;
-	fault = kiw_region_begin(qp, at->stag, IB_ACCESS_REMOTE_ATOMIC, at->to, sizeof(u64), use);
+	fault = kiw_region_begin(owner, at->stag, IB_ACCESS_REMOTE_ATOMIC, at->to, sizeof(u64),
+				 use);
 	if (fault)
 		return kiw_region_rdmap_error(fault);
-	if (!(READ_ONCE(qp->access) & IB_ACCESS_REMOTE_ATOMIC)) {
+	if (!(READ_ONCE(owner->access) & IB_ACCESS_REMOTE_ATOMIC)) {
 		kiw_region_end(use);
 		return KIW_ERR_RDMAP_ACCESS;
 	}
@@ -29,17 +29,17 @@ static enum kiw_err atomic_begin(const struct kiw_qp *qp, const struct kiw_atomi
 	return KIW_OK;
 }
 
-enum kiw_err kiw_atomic_check(const struct kiw_qp *qp, const struct kiw_atomic *at)
+enum kiw_err kiw_atomic_check(const struct kiw_owner *owner, const struct kiw_atomic *at)
 {
 	struct kiw_region_use use;
-	enum kiw_err err = atomic_begin(qp, at, &use);
+	enum kiw_err err = atomic_begin(owner, at, &use);
 
 	if (!err)
 		kiw_region_end(&use);
 	return err;
 }
 
-enum kiw_err kiw_atomic_run(const struct kiw_qp *qp, const struct kiw_atomic *at, u64 *old)
+enum kiw_err kiw_atomic_run(const struct kiw_owner *owner, const struct kiw_atomic *at, u64 *old)
 {
 	struct kiw_region_use use;
 	u32 len = sizeof(u64);
@@ -47,7 +47,7 @@ enum kiw_err kiw_atomic_run(const struct kiw_qp *qp, const struct kiw_atomic *at
 	u64 value;
 	u64 *word;
 
-	err = atomic_begin(qp, at, &use);
+	err = atomic_begin(owner, at, &use);
 	if (err)
 		return err;
 	word = kiw_region_chunk(use.region, at->to, &len);

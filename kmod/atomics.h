@@ -5,11 +5,11 @@
 
 #include "proto/ddp.h"
 
-struct kiw_qp;
+struct kiw_owner;
 
 /**
  * kiw_atomic_check() - may the peer do this
- * @qp: queue pair, held
+ * @owner: queue pair, held
  * @at: as received
  *
  * The order of the checks is that of RFC 5041 section 7.1; the alignment, of the address as named
@@ -17,11 +17,11 @@ struct kiw_qp;
  *
  * Return: KIW_OK, or what to tell the peer.
  */
-enum kiw_err kiw_atomic_check(const struct kiw_qp *qp, const struct kiw_atomic *at);
+enum kiw_err kiw_atomic_check(const struct kiw_owner *owner, const struct kiw_atomic *at);
 
 /**
  * kiw_atomic_run() - check it again, and do it
- * @qp: queue pair, held
+ * @owner: queue pair, held
  * @at: as received
  * @old: gets what the memory had before
  *
@@ -29,6 +29,6 @@ enum kiw_err kiw_atomic_check(const struct kiw_qp *qp, const struct kiw_atomic *
  *
  * Return: as kiw_atomic_check().
  */
-enum kiw_err kiw_atomic_run(const struct kiw_qp *qp, const struct kiw_atomic *at, u64 *old);
+enum kiw_err kiw_atomic_run(const struct kiw_owner *owner, const struct kiw_atomic *at, u64 *old);
 
 #endif /* KIWARP_ATOMICS_H */

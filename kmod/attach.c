@@ -159,8 +159,8 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 		qp->closed = true;
 		if (kiw_qp_is_over(qp)) {
 			/* What is posted from now on is flushed by the doorbell. */
-			kiw_sq_flush(qp);
-			kiw_rq_flush(qp, NULL);
+			kiw_qp_flush_sq(qp);
+			kiw_rq_flush(&qp->rq, NULL);
 			kiw_qp_raise_last_wqe(qp);
 		} else {
 			kiw_qp_open_rings(qp);

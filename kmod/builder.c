@@ -7,7 +7,6 @@
 #include "builder.h"
 
 #include "lend.h"
-#include "qp.h"
 #include "proto/crc.h"
 #include "proto/wire.h"
 
@@ -140,7 +139,7 @@ static int builder_copy_region(struct kiw_builder *f, u32 stag, int access, u64 
 		to = builder_room(f, 1, n, &part);
 		if (!to)
 			return -ENOMEM;
-		*fault = kiw_region_go_on(f->qp, stag, access, addr, part, &f->batch->use);
+		*fault = kiw_region_go_on(f->owner, stag, access, addr, part, &f->batch->use);
 		if (*fault)
 			return -EFAULT;
 		for (u32 done = 0; done < part; done += chunk) {
@@ -166,7 +165,7 @@ static int builder_lend_region(struct kiw_builder *f, u32 stag, int access, u64 
 	u64 off;
 	int ret = 0;
 
-	*fault = kiw_region_begin(f->qp, stag, access, addr, n, &use);
+	*fault = kiw_region_begin(f->owner, stag, access, addr, n, &use);
 	if (*fault)
 		return -EFAULT;
 	off = kiw_region_offset(use.region, addr);

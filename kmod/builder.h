@@ -12,13 +12,12 @@
 #include "proto/fpdu.h"
 
 struct kiw_loan;
-struct kiw_qp;
 
 /**
  * struct kiw_builder - an FPDU under construction; on the stack
  * @batch: what it is added to; can be cut back as long as TCP has nothing of the FPDU: memory may
  *	run out, or a region may be gone in the middle
- * @qp: queue pair; the payload comes from its regions
+ * @owner: queue pair; the payload comes from its regions
  * @gfp: how to allocate
  * @loan: registered pages become part of the batch as they are; NULL: they are copied
  * @crc: the CRC field is the CRC, else it is 0
@@ -29,7 +28,7 @@ struct kiw_qp;
  */
 struct kiw_builder {
 	struct kiw_batch	*batch;
-	const struct kiw_qp	*qp;
+	const struct kiw_owner	*owner;
 	gfp_t			gfp;
 	struct kiw_loan		*loan;
 	bool			crc;
@@ -41,7 +40,7 @@ struct kiw_builder {
 
 /**
  * kiw_fpdu_begin() - begin an FPDU
- * @f: builder with @batch, @qp, @gfp and @crc set; @loan before any payload
+ * @f: builder with @batch, @owner, @gfp and @crc set; @loan before any payload
  * @markers: there are markers between the bytes
  * @hdr: DDP and RDMAP headers
  * @hdr_len: bytes at @hdr, at most %KIW_HDR_MAX
@@ -76,7 +75,7 @@ int kiw_fpdu_end(struct kiw_builder *f);
 
 /**
  * kiw_fpdu_begin_datagram() - begin a datagram in place of an FPDU; it has a CRC
- * @f: builder with @batch, @qp and @gfp set
+ * @f: builder with @batch, @owner and @gfp set
  * @hdr: its header
  * @hdr_len: bytes at @hdr
  *

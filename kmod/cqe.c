@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "cqe.h"
 
-#include "qp.h"
-
-void kiw_cqe_begin(struct kiw_cqe_batch *b, struct ib_cq *ibcq, const struct kiw_qp *qp)
+void kiw_cqe_begin(struct kiw_cqe_batch *b, struct kiw_cq *cq, const struct kiw_owner *owner)
 {
-	b->cq = to_kiw_cq(ibcq);
-	b->qp = qp;
+	b->cq = cq;
+	b->owner = owner;
 	b->n = 0;
 	b->ok = true;
 }
@@ -27,7 +25,7 @@ struct kiw_cqe *kiw_cqe_next(struct kiw_cqe_batch *b)
 		kiw_cqe_publish(b);
 	cqe = &b->cqe[b->n++];
 	memset(cqe, 0, sizeof(*cqe));
-	cqe->cookie = b->qp->cookie;
-	cqe->qp_num = b->qp->ibqp.qp_num;
+	cqe->cookie = b->owner->cookie;
+	cqe->qp_num = b->owner->num;
 	return cqe;
 }

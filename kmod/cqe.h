@@ -4,8 +4,7 @@
 #define KIWARP_CQE_H
 
 #include "cq.h"
-
-struct kiw_qp;
+#include "region.h"
 
 /* Completions in one batch */
 #define KIW_CQE_BATCH 8
@@ -13,21 +12,21 @@ struct kiw_qp;
 /**
  * struct kiw_cqe_batch - completions of one queue on their way to its CQ; on the stack
  * @cq: completion queue
- * @qp: queue pair that they are about, held
+ * @owner: queue pair that they are about, held
  * @n: entries of @cqe
  * @ok: all that were published so far have found room
  * @cqe: the completions
  */
 struct kiw_cqe_batch {
 	struct kiw_cq		*cq;
-	const struct kiw_qp	*qp;
+	const struct kiw_owner	*owner;
 	unsigned int		n;
 	bool			ok;
 	struct kiw_cqe		cqe[KIW_CQE_BATCH];
 };
 
-/** kiw_cqe_begin() - begin a batch of completions of @qp for @ibcq */
-void kiw_cqe_begin(struct kiw_cqe_batch *b, struct ib_cq *ibcq, const struct kiw_qp *qp);
+/** kiw_cqe_begin() - begin a batch of completions for @cq; @owner is held */
+void kiw_cqe_begin(struct kiw_cqe_batch *b, struct kiw_cq *cq, const struct kiw_owner *owner);
 
 /** kiw_cqe_next() - one more completion, zeroed but for what names the QP; fill it in at once */
 struct kiw_cqe *kiw_cqe_next(struct kiw_cqe_batch *b);

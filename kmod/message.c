@@ -17,7 +17,7 @@ static int message_begin(struct kiw_builder *f, struct kiw_stream *s, const void
 {
 	kiw_stream_assert_held(s);
 	f->batch = &s->tx.batch;
-	f->qp = s->qp;
+	f->owner = &s->qp->own;
 	f->gfp = s->sk->sk_allocation;
 	f->loan = NULL;
 	f->crc = s->neg.crc;
@@ -29,7 +29,7 @@ static int message_end(struct kiw_builder *f, const u8 *hdr, u32 payload)
 	int ret = kiw_fpdu_end(f);
 
 	if (!ret)
-		trace_kiw_fpdu_out(f->qp->ibqp.qp_num, hdr[1] & KIW_RDMAP_OP_MASK,
+		trace_kiw_fpdu_out(f->owner->num, hdr[1] & KIW_RDMAP_OP_MASK,
 				   hdr[0] & KIW_DDP_LAST, payload);
 	return ret;
 }
@@ -286,11 +286,11 @@ static int message_local(struct kiw_stream *s, const struct kiw_send_op *op)
 	const struct kiw_send_req *req = &s->tx.req;
 
 	if (op->kind == KIW_SEND_BIND) {
-		if (kiw_region_bind(s->qp, req->wqe.rkey, &req->bind)) {
+		if (kiw_region_bind(&s->qp->own, req->wqe.rkey, &req->bind)) {
 			kiw_message_failed(s, IB_WC_MW_BIND_ERR);
 			return 0;
 		}
-	} else if (kiw_region_invalidate_own(s->qp, req->wqe.rkey)) {
+	} else if (kiw_region_invalidate_own(&s->qp->own, req->wqe.rkey)) {
 		kiw_message_failed(s, IB_WC_LOC_PROT_ERR);
 		return 0;
 	}
@@ -354,7 +354,7 @@ static int message_atomic_response(struct kiw_stream *s, struct kiw_read_in *in)
 	int ret;
 
 	if (!in->done) {
-		err = kiw_atomic_run(s->qp, &in->at, &old);
+		err = kiw_atomic_run(&s->qp->own, &in->at, &old);
 		if (err) {
 			kiw_build_atomic(ulpdu, kiw_read_in_msn(&tx->reads_in), &in->at);
 			tx->message = KIW_MESSAGE_NONE;

@@ -167,7 +167,7 @@ int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t
 	qp->peer->silent = false;
 	qp->peer->begun = false;
 	/* What rdma_cm leaves open, the program that names its peer has set itself. */
-	WRITE_ONCE(qp->access, qp->asked);
+	WRITE_ONCE(qp->own.access, qp->asked);
 	qp->by_number = true;
 	WRITE_ONCE(qp->shown, IB_QPS_RTR);
 	return 0;

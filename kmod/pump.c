@@ -276,7 +276,7 @@ static bool pump_may_end(struct kiw_stream *s)
 static void pump_act_end(struct kiw_stream *s)
 {
 	if (s->todo & KIW_ACT_FLUSH_SQ)
-		kiw_sq_flush(s->qp);
+		kiw_qp_flush_sq(s->qp);
 	if ((s->todo & KIW_ACT_CLOSED) && s->inbox && !s->ended) {
 		kiw_inbox_post(s->inbox, KIW_INBOX_ENDED);
 		s->ended = true;
@@ -303,7 +303,7 @@ void kiw_pump_act(struct kiw_stream *s)
 		kiw_tx_drop(s);
 	}
 	if ((s->todo & KIW_ACT_FLUSH_RQ) && !pump_keeps_receives(s))
-		kiw_rq_flush(s->qp, &s->recv);
+		kiw_rq_flush(&s->qp->rq, &s->recv);
 	if (s->todo & KIW_ACT_ASYNC)
 		kiw_qp_raise(s->qp, s->async);
 	if (s->todo & KIW_ACT_LAST_WQE)

@@ -16,6 +16,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "attach.h"
+#include "cq.h"
 #include "lend.h"
 #include "pump.h"
 #include "region.h"
@@ -216,6 +217,7 @@ static int qp_number(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 		if (ret < 0)
 			return ret;
 		qp->ibqp.qp_num = ret;
+		qp->own.num = ret;
 		ret = xa_insert(&dev->qps, qp->ibqp.qp_num, qp, GFP_KERNEL);
 		if (ret)
 			kiw_ud_close(qp);
@@ -226,6 +228,7 @@ static int qp_number(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 	if (ret < 0)
 		return ret;
 	qp->ibqp.qp_num = qpn;
+	qp->own.num = qpn;
 	xa_store(&dev->qps, qpn, qp, GFP_KERNEL);
 	return 0;
 }
@@ -284,14 +287,20 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	}
 
 	qp->dev = dev;
+	qp->own.pd = ibqp->pd;
+	qp->own.regions = &dev->regions;
+	qp->own.cookie = req.cookie;
+	qp->own.access = QP_REMOTE_RIGHTS;
 	refcount_set(&qp->ref, 1);
 	mutex_init(&qp->mutex);
 	qp->state = KIW_QP_IDLE;
 	qp->shown = IB_QPS_INIT;
-	qp->access = QP_REMOTE_RIGHTS;
 	qp->caps = qp_caps(uctx->features, attr->qp_type);
-	qp->cookie = req.cookie;
 	qp->owner = get_pid(task_tgid(current));
+	qp->sq.cq = to_kiw_cq(ibqp->send_cq);
+	qp->sq.owner = &qp->own;
+	qp->rq.cq = to_kiw_cq(ibqp->recv_cq);
+	qp->rq.owner = &qp->own;
 	qp->sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
 	attr->cap.max_send_sge = max(attr->cap.max_send_sge, 1U);
 	attr->cap.max_recv_sge = max(attr->cap.max_recv_sge, 1U);
@@ -372,7 +381,7 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_close(qp);
-	kiw_region_unbind_all(qp);
+	kiw_region_unbind_all(&qp->own);
 	qp_free_queues(qp);
 	put_pid(qp->owner);
 	atomic_dec(&dev->num_qp);
@@ -403,8 +412,8 @@ static enum ib_qp_state qp_shown_state(const struct kiw_qp *qp)
 static void qp_flush_idle(struct kiw_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
-	kiw_sq_flush(qp);
-	kiw_rq_flush(qp, NULL);
+	kiw_qp_flush_sq(qp);
+	kiw_rq_flush(&qp->rq, NULL);
 }
 
 /* The error state of a QP without a stream */
@@ -548,7 +557,7 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 			qp_flush_idle(qp);
 		if (to == IB_QPS_RESET) {
 			qp_forget(qp);
-			kiw_region_unbind_all(qp);
+			kiw_region_unbind_all(&qp->own);
 		}
 		kiw_qp_open_rings(qp);
 		if (to == IB_QPS_RESET)
@@ -633,7 +642,7 @@ static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
 	if (with_state && !qp->by_number &&
 	    (!access || access == (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)))
 		access = QP_REMOTE_RIGHTS;
-	WRITE_ONCE(qp->access, access);
+	WRITE_ONCE(qp->own.access, access);
 }
 
 /* What a program sets beside the state */
@@ -746,7 +755,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	}
 	attr->qp_state = qp_shown_state(qp);
 	attr->cur_qp_state = attr->qp_state;
-	attr->qp_access_flags = READ_ONCE(qp->access);
+	attr->qp_access_flags = READ_ONCE(qp->own.access);
 	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
 	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
 	attr->path_mtu = IB_MTU_4096;
@@ -818,9 +827,9 @@ static int qp_doorbell(struct kiw_qp *qp, bool send)
 	else if (!kiw_qp_is_over(qp))
 		ret = qp_may_wait(qp, send) ? 0 : -EINVAL;
 	else if (send)
-		kiw_sq_flush(qp);
+		kiw_qp_flush_sq(qp);
 	else
-		kiw_rq_flush(qp, NULL);
+		kiw_rq_flush(&qp->rq, NULL);
 	mutex_unlock(&qp->mutex);
 	return ret;
 }

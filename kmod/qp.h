@@ -28,6 +28,7 @@
 #include "types.h"
 #include "inbox.h"
 #include "peer.h"
+#include "region.h"
 #include "rq.h"
 #include "sq.h"
 #include "proto/qpstate.h"
@@ -39,6 +40,7 @@ struct kiw_ud;
  * struct kiw_qp - a queue pair
  * @ibqp: the part that RDMA core knows
  * @dev: device
+ * @own: what memory and completions know of it; @own.access is changed under @mutex
  * @ref: see above
  * @state: enum kiw_qp_state, of RDMAC's verbs; changed while the QP is held, shown to users also
  *	while it is not
@@ -52,23 +54,19 @@ struct kiw_ud;
  * @inbox: of the endpoint that connects or serves this QP, reference held; protected by @mutex
  * @sq: send queue
  * @rq: receive queue
- * @cookie: of the process, for completions
  * @owner: thread group that created it, the only one that may connect it
  * @ird: reads that the peer may have outstanding, as negotiated
  * @ord: reads that we may have outstanding, as negotiated
- * @access: IB_ACCESS_REMOTE_* that the QP allows at all; changed under @mutex
  * @peer: the QP to connect to, if it is connected by number; see struct kiw_peer
  * @shown: IB_QPS_RESET to IB_QPS_RTS, what a QP is shown as before it is connected, and after that
  *	as long as it is RTR; changed while the QP is held
  * @by_number: @peer is valid; changed under @mutex
  * @closed: idle after an orderly close, which may be asked for again; the QP is held
- *
- * RDMA core allocates it by kmalloc(): with 512 bytes, which it has in 7.2 without debugging, it
- * takes half of what it would with a few more.
  */
 struct kiw_qp {
 	struct ib_qp			ibqp;
 	struct kiw_device		*dev;
+	struct kiw_owner		own;
 	refcount_t			ref;
 	u8				state;
 	bool				dying;
@@ -85,11 +83,9 @@ struct kiw_qp {
 	struct kiw_rq			rq;
 
 	struct kiw_peer			*peer;
-	u64				cookie;
 	struct pid			*owner;
 	u16				ird;
 	u16				ord;
-	u8				access;
 	u8				shown;
 	bool				by_number;
 	bool				closed;
@@ -160,6 +156,15 @@ static inline void kiw_qp_open_rings(struct kiw_qp *qp)
 {
 	kiw_sq_flag(&qp->sq, 0);
 	kiw_rq_open(&qp->rq);
+}
+
+/* kiw_qp_flush_sq() - as kiw_sq_flush(): the oldest request tells of a silent peer; QP held */
+static inline void kiw_qp_flush_sq(struct kiw_qp *qp)
+{
+	bool silent = READ_ONCE(qp->by_number) && qp->peer->silent;
+
+	if (kiw_sq_flush(&qp->sq, silent ? IB_WC_RETRY_EXC_ERR : IB_WC_WR_FLUSH_ERR) && silent)
+		qp->peer->silent = false;
 }
 
 /* kiw_qp_lost_peer() - what is undone fails because the peer is silent; the QP is held */

@@ -6,7 +6,7 @@
 #include <linux/wait_bit.h>
 
 #include "kiwarp-abi.h"
-#include "qp.h"
+#include "types.h"
 #include "proto/range.h"
 
 /* How often a random index may hit one in use; about one in sixteen is at most */
@@ -71,19 +71,19 @@ static struct kiw_window *to_kiw_window(struct kiw_region *region)
 }
 
 /* By the index alone: the key has to be checked when the region is held. */
-static struct kiw_region *region_find(const struct kiw_qp *qp, u32 stag)
+static struct kiw_region *region_find(const struct kiw_owner *owner, u32 stag)
 {
 	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a region is looked up outside of RCU");
-	return xa_load(&qp->dev->regions, stag >> 8);
+	return xa_load(owner->regions, stag >> 8);
 }
 
 /* The same, for a use: region_put() follows. */
-static struct kiw_region *region_get(const struct kiw_qp *qp, u32 stag)
+static struct kiw_region *region_get(const struct kiw_owner *owner, u32 stag)
 {
 	struct kiw_region *region;
 
 	rcu_read_lock();
-	region = region_find(qp, stag);
+	region = region_find(owner, stag);
 	if (region && !refcount_inc_not_zero(&region->uses))
 		region = NULL;
 	rcu_read_unlock();
@@ -91,25 +91,25 @@ static struct kiw_region *region_get(const struct kiw_qp *qp, u32 stag)
 }
 
 /* Is it the region of that STag, for this QP? With another key, it is one that was here once. */
-static enum kiw_region_fault region_check_owner(struct kiw_region *region, const struct kiw_qp *qp,
-						u32 stag)
+static enum kiw_region_fault region_check_owner(struct kiw_region *region,
+						const struct kiw_owner *owner, u32 stag)
 {
 	const struct kiw_window *window;
 
 	if (region->stag != stag || !region->valid)
 		return KIW_REGION_STAG;
-	if (region->pd != qp->ibqp.pd)
+	if (region->pd != owner->pd)
 		return KIW_REGION_PD;
 	if (region->kind != KIW_REGION_WINDOW)
 		return KIW_REGION_OK;
 	window = to_kiw_window(region);
-	return window->of_qp && window->qp != qp ? KIW_REGION_PD : KIW_REGION_OK;
+	return window->of_qp && window->owner != owner ? KIW_REGION_PD : KIW_REGION_OK;
 }
 
-static enum kiw_region_fault region_check(struct kiw_region *region, const struct kiw_qp *qp,
+static enum kiw_region_fault region_check(struct kiw_region *region, const struct kiw_owner *owner,
 					  u32 stag, int access, u64 addr, u64 len)
 {
-	enum kiw_region_fault fault = region_check_owner(region, qp, stag);
+	enum kiw_region_fault fault = region_check_owner(region, owner, stag);
 
 	if (fault)
 		return fault;
@@ -150,32 +150,32 @@ static void region_let_go(struct kiw_region *region)
 #endif
 }
 
-enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
-				       u32 len, struct kiw_region_use *use)
+enum kiw_region_fault kiw_region_begin(const struct kiw_owner *owner, u32 stag, int access,
+				       u64 addr, u32 len, struct kiw_region_use *use)
 {
 	enum kiw_region_fault fault;
 
-	use->region = region_get(qp, stag);
+	use->region = region_get(owner, stag);
 	if (!use->region)
 		return KIW_REGION_STAG;
 	region_hold(use->region);
-	fault = region_check(use->region, qp, stag, access, addr, len);
+	fault = region_check(use->region, owner, stag, access, addr, len);
 	if (fault)
 		kiw_region_end(use);
 	return fault;
 }
 
-enum kiw_region_fault kiw_region_check(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
-				       u32 len)
+enum kiw_region_fault kiw_region_check(const struct kiw_owner *owner, u32 stag, int access,
+				       u64 addr, u32 len)
 {
 	enum kiw_region_fault fault = KIW_REGION_STAG;
 	struct kiw_region *region;
 
 	rcu_read_lock();
-	region = region_find(qp, stag);
+	region = region_find(owner, stag);
 	if (region) {
 		region_hold(region);
-		fault = region_check(region, qp, stag, access, addr, len);
+		fault = region_check(region, owner, stag, access, addr, len);
 		region_let_go(region);
 	}
 	rcu_read_unlock();
@@ -188,15 +188,15 @@ void kiw_region_end(struct kiw_region_use *use)
 	region_put(use->region);
 }
 
-enum kiw_region_fault kiw_region_go_on(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
-				       u32 len, struct kiw_region_use *use)
+enum kiw_region_fault kiw_region_go_on(const struct kiw_owner *owner, u32 stag, int access,
+				       u64 addr, u32 len, struct kiw_region_use *use)
 {
 	enum kiw_region_fault fault;
 
-	if (use->region && !region_check(use->region, qp, stag, access, addr, len))
+	if (use->region && !region_check(use->region, owner, stag, access, addr, len))
 		return KIW_REGION_OK;
 	kiw_region_leave(use);
-	fault = kiw_region_begin(qp, stag, access, addr, len, use);
+	fault = kiw_region_begin(owner, stag, access, addr, len, use);
 	if (fault)
 		use->region = NULL;
 	return fault;
@@ -215,14 +215,14 @@ static struct kiw_window *window_of(const struct rb_node *node)
 
 static bool window_before(struct rb_node *node, const struct rb_node *other)
 {
-	return window_of(node)->qp < window_of(other)->qp;
+	return window_of(node)->owner < window_of(other)->owner;
 }
 
-static int window_compare(const void *qp, const struct rb_node *node)
+static int window_compare(const void *owner, const struct rb_node *node)
 {
-	const void *other = window_of(node)->qp;
+	const void *other = window_of(node)->owner;
 
-	return qp < other ? -1 : qp > other;
+	return owner < other ? -1 : owner > other;
 }
 
 /* Take its memory from a window that is locked for writing. Return: what had it, or NULL. */
@@ -272,22 +272,22 @@ static bool region_can_be_invalidated(struct kiw_region *region)
 }
 
 /* @again: one that is invalid already, but has this key, is fine */
-static enum kiw_region_fault region_invalidate(const struct kiw_qp *qp, u32 stag, bool again)
+static enum kiw_region_fault region_invalidate(const struct kiw_owner *owner, u32 stag, bool again)
 {
 	enum kiw_region_fault fault = KIW_REGION_STAG;
 	struct kiw_region *region, *parent = NULL;
 	unsigned long flags;
 
-	region = region_get(qp, stag);
+	region = region_get(owner, stag);
 	if (region) {
 		write_lock_irqsave(&region->lock, flags);
-		fault = region_check_owner(region, qp, stag);
+		fault = region_check_owner(region, owner, stag);
 		if (!fault && !region_can_be_invalidated(region))
 			fault = KIW_REGION_ACCESS;
 		if (!fault)
 			parent = region_withdraw(region);
 		else if (again && region_can_be_invalidated(region) && !region->valid &&
-			 region->stag == stag && region->pd == qp->ibqp.pd)
+			 region->stag == stag && region->pd == owner->pd)
 			fault = KIW_REGION_OK;
 		write_unlock_irqrestore(&region->lock, flags);
 		region_leave(parent);
@@ -296,14 +296,14 @@ static enum kiw_region_fault region_invalidate(const struct kiw_qp *qp, u32 stag
 	return fault;
 }
 
-enum kiw_region_fault kiw_region_invalidate(const struct kiw_qp *qp, u32 stag)
+enum kiw_region_fault kiw_region_invalidate(const struct kiw_owner *owner, u32 stag)
 {
-	return region_invalidate(qp, stag, false);
+	return region_invalidate(owner, stag, false);
 }
 
-enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 stag)
+enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_owner *owner, u32 stag)
 {
-	return region_invalidate(qp, stag, true);
+	return region_invalidate(owner, stag, true);
 }
 
 /* --- windows -------------------------------------------------------------------------------- */
@@ -313,7 +313,7 @@ enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 sta
 #define WINDOW_ACCESS	(WINDOW_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
 
 /* Count a window in what it is to be bound to. */
-static enum kiw_region_fault region_join(struct kiw_region *region, const struct kiw_qp *qp,
+static enum kiw_region_fault region_join(struct kiw_region *region, const struct kiw_owner *owner,
 					 const struct kiw_bind_args *args)
 {
 	enum kiw_region_fault fault;
@@ -325,7 +325,7 @@ static enum kiw_region_fault region_join(struct kiw_region *region, const struct
 		access |= IB_ACCESS_LOCAL_WRITE;
 	if (!region || region->kind != KIW_REGION_USER)
 		return KIW_REGION_STAG;
-	fault = region_check(region, qp, args->lkey, access, args->addr, args->length);
+	fault = region_check(region, owner, args->lkey, access, args->addr, args->length);
 	if (fault)
 		return fault;
 	return atomic_inc_unless_negative(&region->windows) ? KIW_REGION_OK : KIW_REGION_STAG;
@@ -333,10 +333,10 @@ static enum kiw_region_fault region_join(struct kiw_region *region, const struct
 
 /* May this QP bind the window, which is locked for writing? */
 static enum kiw_region_fault window_check_bind(const struct kiw_window *window,
-					       const struct kiw_qp *qp,
+					       const struct kiw_owner *owner,
 					       const struct kiw_bind_args *args)
 {
-	if (window->region.pd != qp->ibqp.pd)
+	if (window->region.pd != owner->pd)
 		return KIW_REGION_PD;
 	if (window->of_qp && window->region.valid)
 		return KIW_REGION_ACCESS;
@@ -346,7 +346,7 @@ static enum kiw_region_fault window_check_bind(const struct kiw_window *window,
 }
 
 /* Make a window, which is locked for writing, a part of @parent, or of nothing. */
-static void window_set(struct kiw_window *window, const struct kiw_qp *qp, u32 stag,
+static void window_set(struct kiw_window *window, const struct kiw_owner *owner, u32 stag,
 		       const struct kiw_bind_args *args, struct kiw_region *parent)
 {
 	struct kiw_region *region = &window->region;
@@ -363,7 +363,7 @@ static void window_set(struct kiw_window *window, const struct kiw_qp *qp, u32 s
 	region->iova = args->access & IB_ZERO_BASED ? 0 : args->addr;
 	region->length = args->length;
 	window->parent = parent;
-	window->qp = qp;
+	window->owner = owner;
 	if (window->of_qp) {
 		spin_lock(&pd->lock);
 		rb_add(&window->link, &pd->windows, window_before);
@@ -372,7 +372,7 @@ static void window_set(struct kiw_window *window, const struct kiw_qp *qp, u32 s
 	region->valid = true;
 }
 
-static enum kiw_region_fault window_bind(struct kiw_window *window, const struct kiw_qp *qp,
+static enum kiw_region_fault window_bind(struct kiw_window *window, const struct kiw_owner *owner,
 					 u32 stag, const struct kiw_bind_args *args)
 {
 	struct kiw_region *parent = NULL, *before = NULL;
@@ -381,34 +381,34 @@ static enum kiw_region_fault window_bind(struct kiw_window *window, const struct
 
 	if (args->length) {
 		rcu_read_lock();
-		parent = region_find(qp, args->lkey);
-		fault = region_join(parent, qp, args);
+		parent = region_find(owner, args->lkey);
+		fault = region_join(parent, owner, args);
 		rcu_read_unlock();
 	}
 	if (fault)
 		return fault;
 	write_lock_irqsave(&window->region.lock, flags);
-	fault = window_check_bind(window, qp, args);
+	fault = window_check_bind(window, owner, args);
 	if (!fault) {
 		before = region_withdraw(&window->region);
-		window_set(window, qp, stag, args, parent);
+		window_set(window, owner, stag, args, parent);
 	}
 	write_unlock_irqrestore(&window->region.lock, flags);
 	region_leave(fault ? parent : before);
 	return fault;
 }
 
-enum kiw_region_fault kiw_region_bind(const struct kiw_qp *qp, u32 stag,
+enum kiw_region_fault kiw_region_bind(const struct kiw_owner *owner, u32 stag,
 				      const struct kiw_bind_args *args)
 {
 	enum kiw_region_fault fault = KIW_REGION_STAG;
 	struct kiw_region *region;
 
-	region = region_get(qp, stag);
+	region = region_get(owner, stag);
 	if (!region)
 		return KIW_REGION_STAG;
 	if (region->kind == KIW_REGION_WINDOW)
-		fault = window_bind(to_kiw_window(region), qp, stag, args);
+		fault = window_bind(to_kiw_window(region), owner, stag, args);
 	region_put(region);
 	return fault;
 }
@@ -425,15 +425,15 @@ void kiw_region_unbind(struct kiw_window *window)
 }
 
 /* Return: whether there was one. It may be going at the same time, but not its memory. */
-static bool region_unbind_one(const struct kiw_qp *qp)
+static bool region_unbind_one(const struct kiw_owner *owner)
 {
-	struct kiw_pd *pd = to_kiw_pd(qp->ibqp.pd);
+	struct kiw_pd *pd = to_kiw_pd(owner->pd);
 	struct rb_node *node;
 	unsigned long flags;
 
 	rcu_read_lock();
 	spin_lock_irqsave(&pd->lock, flags);
-	node = rb_find_first(qp, &pd->windows, window_compare);
+	node = rb_find_first(owner, &pd->windows, window_compare);
 	spin_unlock_irqrestore(&pd->lock, flags);
 	if (node)
 		kiw_region_unbind(window_of(node));
@@ -441,9 +441,9 @@ static bool region_unbind_one(const struct kiw_qp *qp)
 	return node;
 }
 
-void kiw_region_unbind_all(const struct kiw_qp *qp)
+void kiw_region_unbind_all(const struct kiw_owner *owner)
 {
-	while (region_unbind_one(qp))
+	while (region_unbind_one(owner))
 		cond_resched();
 }
 

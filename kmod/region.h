@@ -39,7 +39,24 @@
 struct ib_pd;
 struct kiw_bind_args;
 struct kiw_lent;
-struct kiw_qp;
+
+/**
+ * struct kiw_owner - a queue pair, as memory and completions know it
+ * @pd: protection domain: no other region may be used
+ * @regions: table of the device
+ * @cookie: of the process, for completions
+ * @num: number of the queue pair
+ * @access: IB_ACCESS_REMOTE_* that it allows at all; may change at any time
+ *
+ * Windows of type 2B belong to it by its address.
+ */
+struct kiw_owner {
+	struct ib_pd	*pd;
+	struct xarray	*regions;
+	u64		cookie;
+	u32		num;
+	u8		access;
+};
 
 enum kiw_region_kind {
 	KIW_REGION_USER,
@@ -90,7 +107,7 @@ struct kiw_region {
  * @region: of the kind %KIW_REGION_WINDOW; its @lock protects the rest, too
  * @of_qp: it is of type 2B: good for one queue pair, and for requests and peers to invalidate
  * @parent: region that has its memory, and counts it; NULL: it isn't valid
- * @qp: with @of_qp and @parent, the queue pair; only its address counts, and
+ * @owner: with @of_qp and @parent, the queue pair; only its address counts, and
  *	kiw_region_unbind_all() ends that before it can be another one's
  * @link: likewise, in kiw_pd.windows
  */
@@ -98,7 +115,7 @@ struct kiw_window {
 	struct kiw_region	region;
 	bool			of_qp;
 	struct kiw_region	*parent;
-	const struct kiw_qp	*qp;
+	const struct kiw_owner	*owner;
 	struct rb_node		link;
 };
 
@@ -168,7 +185,7 @@ static inline void kiw_region_reopen(struct kiw_region *region)
 
 /**
  * kiw_region_begin() - look a region up and check that it may be used so
- * @qp: queue pair that uses it, held
+ * @owner: queue pair that uses it, held
  * @stag: index and key
  * @access: IB_ACCESS_* that are needed; 0 for what is local and reads
  * @addr: first byte
@@ -180,12 +197,12 @@ static inline void kiw_region_reopen(struct kiw_region *region)
  * Return: %KIW_REGION_OK, or the first check that failed, in the order of RFC 5041 section 7.1;
  * then there is no use to end.
  */
-enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
-				       u32 len, struct kiw_region_use *use);
+enum kiw_region_fault kiw_region_begin(const struct kiw_owner *owner, u32 stag, int access,
+				       u64 addr, u32 len, struct kiw_region_use *use);
 
 /**
  * kiw_region_check() - could a use begin now
- * @qp: queue pair, held
+ * @owner: queue pair, held
  * @stag: index and key
  * @access: IB_ACCESS_* that are needed
  * @addr: first byte
@@ -195,15 +212,15 @@ enum kiw_region_fault kiw_region_begin(const struct kiw_qp *qp, u32 stag, int ac
  *
  * Return: as kiw_region_begin().
  */
-enum kiw_region_fault kiw_region_check(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
-				       u32 len);
+enum kiw_region_fault kiw_region_check(const struct kiw_owner *owner, u32 stag, int access,
+				       u64 addr, u32 len);
 
 /** kiw_region_end() - end a use */
 void kiw_region_end(struct kiw_region_use *use);
 
 /**
  * kiw_region_go_on() - begin a use, or go on with the last one if it was of the same region
- * @qp: queue pair that uses it, held
+ * @owner: queue pair that uses it, held
  * @stag: index and key
  * @access: IB_ACCESS_* that are needed; 0 for what is local and reads
  * @addr: first byte
@@ -216,8 +233,8 @@ void kiw_region_end(struct kiw_region_use *use);
  *
  * Return: as kiw_region_begin().
  */
-enum kiw_region_fault kiw_region_go_on(const struct kiw_qp *qp, u32 stag, int access, u64 addr,
-				       u32 len, struct kiw_region_use *use);
+enum kiw_region_fault kiw_region_go_on(const struct kiw_owner *owner, u32 stag, int access,
+				       u64 addr, u32 len, struct kiw_region_use *use);
 
 /** kiw_region_set_aside() - end a use, unless the region is of a kind that can't be withdrawn */
 void kiw_region_set_aside(struct kiw_region_use *use);
@@ -232,7 +249,7 @@ static inline void kiw_region_leave(struct kiw_region_use *use)
 
 /**
  * kiw_region_invalidate() - a peer withdraws a region that it may withdraw
- * @qp: queue pair that uses it, held
+ * @owner: queue pair that uses it, held
  * @stag: index and key
  *
  * When this returns %KIW_REGION_OK, nobody touches the region's memory any more. Any context but
@@ -241,22 +258,22 @@ static inline void kiw_region_leave(struct kiw_region_use *use)
  * Return: %KIW_REGION_OK, %KIW_REGION_STAG, %KIW_REGION_PD, or %KIW_REGION_ACCESS for a region of
  * a process, which only its owner can remove, and for a window that several queue pairs share.
  */
-enum kiw_region_fault kiw_region_invalidate(const struct kiw_qp *qp, u32 stag);
+enum kiw_region_fault kiw_region_invalidate(const struct kiw_owner *owner, u32 stag);
 
 /**
  * kiw_region_invalidate_own() - a request does so
- * @qp: queue pair with the request, held
+ * @owner: queue pair with the request, held
  * @stag: index and key
  *
  * As kiw_region_invalidate(), but all is well with one that the peer has invalidated before.
  *
  * Return: as there.
  */
-enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 stag);
+enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_owner *owner, u32 stag);
 
 /**
  * kiw_region_bind() - give a window its memory, and another key
- * @qp: queue pair with the request, held
+ * @owner: queue pair with the request, held
  * @stag: index of the window, and its new key
  * @args: what is to be its memory, not checked
  *
@@ -265,7 +282,7 @@ enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_qp *qp, u32 sta
  *
  * Return: %KIW_REGION_OK, or what is wrong; then the window is as it was.
  */
-enum kiw_region_fault kiw_region_bind(const struct kiw_qp *qp, u32 stag,
+enum kiw_region_fault kiw_region_bind(const struct kiw_owner *owner, u32 stag,
 				      const struct kiw_bind_args *args);
 
 /** kiw_region_unbind() - take its memory from a window that is found by its STag no more */
@@ -273,9 +290,9 @@ void kiw_region_unbind(struct kiw_window *window);
 
 /**
  * kiw_region_unbind_all() - the windows of a queue pair are invalid; may sleep
- * @qp: queue pair that goes, or begins anew; no request of it is carried out any more
+ * @owner: queue pair that goes, or begins anew; no request of it is carried out any more
  */
-void kiw_region_unbind_all(const struct kiw_qp *qp);
+void kiw_region_unbind_all(const struct kiw_owner *owner);
 
 /** kiw_region_rdmap_error() - how a peer is told of a fault when it wants to read */
 enum kiw_err kiw_region_rdmap_error(enum kiw_region_fault fault);

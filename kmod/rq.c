@@ -3,7 +3,6 @@
 #include "rq.h"
 
 #include "cqe.h"
-#include "qp.h"
 
 static struct kiw_wq_ring *rq_ring(const struct kiw_rq *rq)
 {
@@ -82,14 +81,14 @@ static struct kiw_cqe *rq_add(struct kiw_cqe_batch *b, u64 wr_id, u32 index,
 	return cqe;
 }
 
-bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req,
+bool kiw_rq_complete(struct kiw_rq *rq, struct kiw_recv_req *req,
 		     const struct kiw_received *received)
 {
 	struct kiw_cqe_batch b;
 	struct kiw_cqe *cqe;
 
 	req->taken = false;
-	kiw_cqe_begin(&b, qp->ibqp.recv_cq, qp);
+	kiw_cqe_begin(&b, rq->cq, rq->owner);
 	cqe = rq_add(&b, req->id, req->index, IB_WC_SUCCESS);
 	cqe->opcode = received->op;
 	cqe->byte_len = received->len;
@@ -102,12 +101,12 @@ bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req,
 	return kiw_cqe_publish(&b);
 }
 
-bool kiw_rq_fail(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status)
+bool kiw_rq_fail(struct kiw_rq *rq, struct kiw_recv_req *req, enum ib_wc_status status)
 {
 	struct kiw_cqe_batch b;
 
 	req->taken = false;
-	kiw_cqe_begin(&b, qp->ibqp.recv_cq, qp);
+	kiw_cqe_begin(&b, rq->cq, rq->owner);
 	rq_add(&b, req->id, req->index, status);
 	return kiw_cqe_publish(&b);
 }
@@ -133,15 +132,15 @@ static void rq_flush_posted(struct kiw_rq *rq, struct kiw_cqe_batch *b)
 	WRITE_ONCE(rq_ring(rq)->cons, rq->next);
 }
 
-void kiw_rq_flush(struct kiw_qp *qp, struct kiw_recv_req *req)
+void kiw_rq_flush(struct kiw_rq *rq, struct kiw_recv_req *req)
 {
 	struct kiw_cqe_batch b;
 
-	kiw_cqe_begin(&b, qp->ibqp.recv_cq, qp);
+	kiw_cqe_begin(&b, rq->cq, rq->owner);
 	if (req && req->taken) {
 		req->taken = false;
 		rq_add(&b, req->id, req->index, IB_WC_WR_FLUSH_ERR);
 	}
-	rq_flush_posted(&qp->rq, &b);
+	rq_flush_posted(rq, &b);
 	kiw_cqe_publish(&b);
 }

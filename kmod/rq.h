@@ -11,8 +11,6 @@
 #include "ring.h"
 #include "sq.h"
 
-struct kiw_qp;
-
 /**
  * struct kiw_rq - receive queue; the QP is held, or the SRQ is locked
  * @map: the ring
@@ -20,6 +18,8 @@ struct kiw_qp;
  * @next: index of the next request to take; one that was taken completes at once or is the stream's
  * @posted: index behind the last request, as seen when there was none to take
  * @max_sge: buffers that a slot holds; of a QP that has an SRQ, those that a slot there holds
+ * @cq: gets the completions of a QP's requests, also of those that it takes from its SRQ; else NULL
+ * @owner: the QP, or NULL
  */
 struct kiw_rq {
 	struct kiw_ring_map	map;
@@ -27,6 +27,8 @@ struct kiw_rq {
 	u32			next;
 	u32			posted;
 	u8			max_sge;
+	struct kiw_cq		*cq;
+	const struct kiw_owner	*owner;
 };
 
 /**
@@ -80,24 +82,24 @@ enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req);
 
 /**
  * kiw_rq_complete() - publish the completion of a receive request
- * @qp: QP, held
+ * @rq: queue of a QP, which is held
  * @req: the request, which a message has filled
  * @received: what it has brought
  *
  * Return: false when the completion queue overflowed.
  */
-bool kiw_rq_complete(struct kiw_qp *qp, struct kiw_recv_req *req,
+bool kiw_rq_complete(struct kiw_rq *rq, struct kiw_recv_req *req,
 		     const struct kiw_received *received);
 
 /**
  * kiw_rq_fail() - publish that a receive request has failed
- * @qp: QP, held
+ * @rq: queue of a QP, which is held
  * @req: the request
  * @status: why
  *
  * Return: false when the completion queue overflowed.
  */
-bool kiw_rq_fail(struct kiw_qp *qp, struct kiw_recv_req *req, enum ib_wc_status status);
+bool kiw_rq_fail(struct kiw_rq *rq, struct kiw_recv_req *req, enum ib_wc_status status);
 
 /**
  * kiw_rq_call() - have the process ring when it posts
@@ -115,9 +117,9 @@ void kiw_rq_forget(struct kiw_rq *rq);
 
 /**
  * kiw_rq_flush() - complete all that is posted to the QP's own queue with a flush error
- * @qp: QP, held, see kiw_qp_is_over()
+ * @rq: queue of a QP that is held, in error or over
  * @req: the stream's request, which goes first, or NULL
  */
-void kiw_rq_flush(struct kiw_qp *qp, struct kiw_recv_req *req);
+void kiw_rq_flush(struct kiw_rq *rq, struct kiw_recv_req *req);
 
 #endif /* KIWARP_RQ_H */

@@ -6,7 +6,7 @@
 #include "sq.h"
 
 #include "cqe.h"
-#include "qp.h"
+#include "types.h"
 #include "proto/ddp.h"
 
 const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS] = {
@@ -162,12 +162,11 @@ static void sq_add(struct kiw_cqe_batch *b, const struct kiw_swr *swr, u32 index
 	cqe->status = swr->status;
 }
 
-bool kiw_sq_complete(struct kiw_qp *qp)
+bool kiw_sq_complete(struct kiw_sq *sq)
 {
-	struct kiw_sq *sq = &qp->sq;
 	struct kiw_cqe_batch b;
 
-	kiw_cqe_begin(&b, qp->ibqp.send_cq, qp);
+	kiw_cqe_begin(&b, sq->cq, sq->owner);
 	for (; sq->done != sq->next; sq->done++) {
 		const struct kiw_swr *swr = kiw_swr(sq, sq->done);
 
@@ -180,34 +179,25 @@ bool kiw_sq_complete(struct kiw_qp *qp)
 	return kiw_cqe_publish(&b);
 }
 
-/* How the next request ends that is undone: the oldest tells why. */
-static enum ib_wc_status sq_flush_status(struct kiw_qp *qp)
+bool kiw_sq_flush(struct kiw_sq *sq, enum ib_wc_status oldest)
 {
-	bool silent = READ_ONCE(qp->by_number) && qp->peer->silent;
-
-	if (!silent)
-		return IB_WC_WR_FLUSH_ERR;
-	qp->peer->silent = false;
-	return IB_WC_RETRY_EXC_ERR;
-}
-
-void kiw_sq_flush(struct kiw_qp *qp)
-{
-	struct kiw_sq *sq = &qp->sq;
 	struct kiw_swr *swr, posted = {};
 	struct kiw_cqe_batch b;
 	/* What the process posts while it polls is left to its doorbells. */
 	u32 budget = sq->entries;
+	enum ib_wc_status status = oldest;
 
 	kiw_sq_flag(sq, KIW_RING_FLUSH);
 	/* Either a process that posts from now on sees the flag, or we see its request. */
 	smp_mb();
 
-	kiw_cqe_begin(&b, qp->ibqp.send_cq, qp);
+	kiw_cqe_begin(&b, sq->cq, sq->owner);
 	for (; sq->done != sq->next; sq->done++) {
 		swr = kiw_swr(sq, sq->done);
-		if (!swr->done)
-			swr->status = sq_flush_status(qp);
+		if (!swr->done) {
+			swr->status = status;
+			status = IB_WC_WR_FLUSH_ERR;
+		}
 		if (!swr->done || swr->status != IB_WC_SUCCESS ||
 		    (swr->flags & KIW_WQE_SIGNALED))
 			sq_add(&b, swr, sq->done);
@@ -216,7 +206,8 @@ void kiw_sq_flush(struct kiw_qp *qp)
 		for (; budget && kiw_ring_prod(&sq->map) != sq->next; sq->next++, budget--) {
 			const struct kiw_wqe *wqe = kiw_ring_slot(&sq->map, sq->next, sq->entries);
 
-			posted.status = sq_flush_status(qp);
+			posted.status = status;
+			status = IB_WC_WR_FLUSH_ERR;
 			posted.wr_id = READ_ONCE(wqe->wr_id);
 			posted.op = min_t(u8, READ_ONCE(wqe->opcode), KIW_SEND_OPS - 1);
 			sq_add(&b, &posted, sq->next);
@@ -225,4 +216,5 @@ void kiw_sq_flush(struct kiw_qp *qp)
 	sq->done = sq->next;
 	WRITE_ONCE(sq_ring(sq)->cons, sq->done);
 	kiw_cqe_publish(&b);
+	return status != oldest;
 }

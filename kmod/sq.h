@@ -8,7 +8,8 @@
 #include "kiwarp-abi.h"
 #include "ring.h"
 
-struct kiw_qp;
+struct kiw_cq;
+struct kiw_owner;
 
 /* Bytes of a slot in front of the buffers, without and with a destination */
 #define KIW_SQ_HEAD	sizeof(struct kiw_wqe)
@@ -95,6 +96,8 @@ struct kiw_swr {
  * @max_sge: buffers that a slot holds
  * @head: bytes of a slot in front of the buffers
  * @swr: @entries of them, for @done..@next
+ * @cq: gets the completions
+ * @owner: the QP
  */
 struct kiw_sq {
 	struct kiw_ring_map	map;
@@ -105,6 +108,8 @@ struct kiw_sq {
 	u8			max_sge;
 	u8			head;
 	struct kiw_swr		*swr;
+	struct kiw_cq		*cq;
+	const struct kiw_owner	*owner;
 };
 
 /**
@@ -170,11 +175,11 @@ static inline void kiw_sq_done(struct kiw_sq *sq, u32 index, enum ib_wc_status s
 
 /**
  * kiw_sq_complete() - publish completions for all requests that are done, in order
- * @qp: QP, held
+ * @sq: send queue
  *
  * Return: false when the completion queue overflowed.
  */
-bool kiw_sq_complete(struct kiw_qp *qp);
+bool kiw_sq_complete(struct kiw_sq *sq);
 
 /**
  * kiw_sq_rest() - have the process ring the doorbell for what it posts from now on
@@ -194,7 +199,13 @@ void kiw_sq_flag(struct kiw_sq *sq, u32 flags);
 /** kiw_sq_forget() - drop what is posted, without completions; the QP is idle */
 void kiw_sq_forget(struct kiw_sq *sq);
 
-/** kiw_sq_flush() - complete all that is posted with a flush error; QP held, in error */
-void kiw_sq_flush(struct kiw_qp *qp);
+/**
+ * kiw_sq_flush() - complete all that is posted with an error
+ * @sq: send queue of a QP in error
+ * @oldest: how the oldest request that is undone ends; the others end with IB_WC_WR_FLUSH_ERR
+ *
+ * Return: whether a request ended with an @oldest that is another error.
+ */
+bool kiw_sq_flush(struct kiw_sq *sq, enum ib_wc_status oldest);
 
 #endif /* KIWARP_SQ_H */

@@ -209,7 +209,7 @@ void kiw_stream_fail(struct kiw_stream *s, enum kiw_err err, const u8 *ulpdu, u3
 		return;
 	s->async = stream_async_of(err);
 	/* A request that failed is told of now; the rest is flushed when the peer has closed. */
-	kiw_sq_complete(s->qp);
+	kiw_sq_complete(&s->qp->sq);
 }
 
 void kiw_stream_count_retransmits(struct kiw_stream *s, bool last)

@@ -194,7 +194,7 @@ static void tx_requests_done(struct kiw_stream *s)
 		    !kiw_send_is_answered(&kiw_send_ops[swr->op]))
 			swr->done = true;
 	}
-	if (!kiw_sq_complete(s->qp))
+	if (!kiw_sq_complete(&s->qp->sq))
 		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 }
 

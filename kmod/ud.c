@@ -47,9 +47,9 @@ static void ud_flush(struct kiw_ud *ud)
 
 	lockdep_assert_held(&ud->qp->mutex);
 	kiw_ud_unsend(ud);
-	kiw_sq_flush(ud->qp);
+	kiw_qp_flush_sq(ud->qp);
 	spin_lock_bh(&ud->lock);
-	kiw_rq_flush(ud->qp, NULL);
+	kiw_rq_flush(&ud->qp->rq, NULL);
 	kiw_ud_record_flush(ud);
 	swap(last, ud->last);
 	spin_unlock_bh(&ud->lock);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "ud_place.h"
 
-#include "qp.h"
 #include "ud_rx.h"
 #include "proto/dgram.h"
 
@@ -27,14 +26,14 @@ static bool place_fill(struct kiw_ud_source *src)
 	return src->n;
 }
 
-enum kiw_region_fault kiw_ud_place(const struct kiw_qp *qp, struct kiw_ud_source *src, u32 stag,
-				   int access, u64 addr, u32 n)
+enum kiw_region_fault kiw_ud_place(const struct kiw_owner *owner, struct kiw_ud_source *src,
+				   u32 stag, int access, u64 addr, u32 n)
 {
 	enum kiw_region_fault fault;
 	u32 chunk;
 	void *to;
 
-	fault = kiw_region_go_on(qp, stag, access, addr, n, src->use);
+	fault = kiw_region_go_on(owner, stag, access, addr, n, src->use);
 	if (fault)
 		return fault;
 	for (; n && place_fill(src); n -= chunk, addr += chunk) {

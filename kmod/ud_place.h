@@ -8,7 +8,7 @@
 #include "region.h"
 
 struct kiw_dgram;
-struct kiw_qp;
+struct kiw_owner;
 struct kiw_ud_packet;
 
 /**
@@ -52,7 +52,7 @@ static inline void kiw_ud_source_close(struct kiw_ud_source *src)
  *
  * Return: %KIW_REGION_OK, or why nothing was copied.
  */
-enum kiw_region_fault kiw_ud_place(const struct kiw_qp *qp, struct kiw_ud_source *src, u32 stag,
-				   int access, u64 addr, u32 n);
+enum kiw_region_fault kiw_ud_place(const struct kiw_owner *owner, struct kiw_ud_source *src,
+				   u32 stag, int access, u64 addr, u32 n);
 
 #endif /* KIWARP_UD_PLACE_H */

@@ -105,14 +105,14 @@ static void udrx_grh(const struct kiw_ud_packet *packet, struct ipv6hdr *grh)
 	grh->nexthdr = UDRX_NEXTHDR_IB;
 }
 
-static bool udrx_to_list(const struct kiw_qp *qp, struct kiw_ud_source *src,
+static bool udrx_to_list(const struct kiw_owner *owner, struct kiw_ud_source *src,
 			 const struct kiw_sge *sge, u32 len)
 {
 	u32 part;
 
 	for (; len; len -= part, sge++) {
 		part = min(len, sge->length);
-		if (part && kiw_ud_place(qp, src, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr,
+		if (part && kiw_ud_place(owner, src, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr,
 					 part))
 			return false;
 	}
@@ -131,7 +131,7 @@ static bool udrx_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 	/* In front of the message */
 	src.p = (const u8 *)&grh;
 	src.n = KIW_GRH_LEN;
-	placed = udrx_to_list(ud->qp, &src, ud->recv.sge, KIW_GRH_LEN + d->payload_len);
+	placed = udrx_to_list(&ud->qp->own, &src, ud->recv.sge, KIW_GRH_LEN + d->payload_len);
 	kiw_ud_source_close(&src);
 	return placed;
 }
@@ -154,15 +154,15 @@ static bool udrx_complete(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 
 	if (received.len > recv->room) {
 		kiw_stat_inc(stats, KIW_STAT_UD_TOO_LONG);
-		return kiw_rq_fail(ud->qp, recv, IB_WC_LOC_LEN_ERR);
+		return kiw_rq_fail(&ud->qp->rq, recv, IB_WC_LOC_LEN_ERR);
 	}
 	if (!udrx_place(ud, packet, d)) {
 		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
-		return kiw_rq_fail(ud->qp, recv, IB_WC_LOC_PROT_ERR);
+		return kiw_rq_fail(&ud->qp->rq, recv, IB_WC_LOC_PROT_ERR);
 	}
 	kiw_traffic_received(stats, packet->len, 1);
 	received.from = ntohs(udp_hdr(packet->skb)->source);
-	return kiw_rq_complete(ud->qp, recv, &received);
+	return kiw_rq_complete(&ud->qp->rq, recv, &received);
 }
 
 static enum kiw_take udrx_take(struct kiw_ud *ud)
@@ -206,7 +206,7 @@ static bool udrx_deliver(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 		return udrx_complete(ud, packet, d);
 	case KIW_TAKE_BAD:
 		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
-		return kiw_rq_fail(ud->qp, &ud->recv, IB_WC_LOC_QP_OP_ERR);
+		return kiw_rq_fail(&ud->qp->rq, &ud->recv, IB_WC_LOC_QP_OP_ERR);
 	case KIW_TAKE_RING:
 		kiw_stat_inc(stats, KIW_STAT_RING_ERRORS);
 		return false;

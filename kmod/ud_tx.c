@@ -127,7 +127,7 @@ static int udtx_build(struct kiw_ud *ud, const u8 *hdr, u32 hdr_len, u32 payload
 {
 	struct kiw_builder f = {
 		.batch = &ud->train.batch,
-		.qp = ud->qp,
+		.owner = &ud->qp->own,
 		.gfp = ud->sock->sk->sk_allocation,
 	};
 	int ret;
@@ -384,7 +384,7 @@ static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
 	while (sent == KIW_UD_SENT_SOME && budget > 0) {
 		sent = udtx_next(ud, &budget);
 		if (sq->next - sq->done >= KIW_CQE_BATCH || sent != KIW_UD_SENT_SOME) {
-			if (!kiw_sq_complete(ud->qp))
+			if (!kiw_sq_complete(&ud->qp->sq))
 				return KIW_UD_SENT_BROKEN;
 		}
 		if (sent == KIW_UD_SENT_ALL && kiw_sq_rest(sq)) {

@@ -10,14 +10,14 @@
 #include <rdma/ib_verbs.h>
 
 #include "kiwarp-abi.h"
-#include "qp.h"
 #include "region.h"
+#include "types.h"
 
 #define BASE 0x7f0000001000ULL
 
 struct fixture {
 	struct kiw_device	*dev;
-	struct kiw_qp		*qp, *other_qp;
+	struct kiw_owner	*own, *other;
 	struct kiw_pd		pd, other_pd;
 	struct page		*page[2];
 	struct kiw_region	region, second;
@@ -30,19 +30,19 @@ static int region_init(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, f);
 	f->dev = kunit_kzalloc(test, sizeof(*f->dev), GFP_KERNEL);
-	f->qp = kunit_kzalloc(test, sizeof(*f->qp), GFP_KERNEL);
+	f->own = kunit_kzalloc(test, sizeof(*f->own), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, f->dev);
-	f->other_qp = kunit_kzalloc(test, sizeof(*f->qp), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, f->qp);
-	KUNIT_ASSERT_NOT_NULL(test, f->other_qp);
+	f->other = kunit_kzalloc(test, sizeof(*f->own), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, f->own);
+	KUNIT_ASSERT_NOT_NULL(test, f->other);
 	for (int i = 0; i < ARRAY_SIZE(f->page); i++) {
 		f->page[i] = alloc_page(GFP_KERNEL | __GFP_ZERO);
 		KUNIT_ASSERT_NOT_NULL(test, f->page[i]);
 	}
 	xa_init(&f->dev->regions);
-	f->qp->dev = f->dev;
-	f->qp->ibqp.pd = &f->pd.ibpd;
-	f->other_qp->ibqp.pd = &f->pd.ibpd;
+	f->own->pd = &f->pd.ibpd;
+	f->own->regions = &f->dev->regions;
+	*f->other = *f->own;
 	spin_lock_init(&f->pd.lock);
 	f->pd.windows = RB_ROOT;
 	f->region = (struct kiw_region){
@@ -100,7 +100,7 @@ static enum kiw_region_fault bind(struct fixture *f, u32 stag, u64 addr, u64 len
 		.access = access,
 	};
 
-	return kiw_region_bind(f->qp, stag, &args);
+	return kiw_region_bind(f->own, stag, &args);
 }
 
 static struct fixture *with_region(struct kunit *test, enum kiw_region_kind kind)
@@ -115,12 +115,12 @@ static struct fixture *with_region(struct kunit *test, enum kiw_region_kind kind
 static enum kiw_region_fault try(struct fixture *f, u32 stag, int access, u64 addr, u32 len)
 {
 	struct kiw_region_use use;
-	enum kiw_region_fault fault = kiw_region_begin(f->qp, stag, access, addr, len, &use);
+	enum kiw_region_fault fault = kiw_region_begin(f->own, stag, access, addr, len, &use);
 
 	if (!fault)
 		kiw_region_end(&use);
 	/* One that could begin is told the same. */
-	return kiw_region_check(f->qp, stag, access, addr, len) == fault ? fault : -1;
+	return kiw_region_check(f->own, stag, access, addr, len) == fault ? fault : -1;
 }
 
 static void checks_come_in_order(struct kunit *test)
@@ -135,7 +135,7 @@ static void checks_come_in_order(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_READ, BASE + 1, PAGE_SIZE),
 			KIW_REGION_BOUNDS);
 	KUNIT_EXPECT_EQ(test, try(f, stag, 0, U64_MAX, 2), KIW_REGION_WRAP);
-	f->qp->ibqp.pd = &f->other_pd.ibpd;
+	f->own->pd = &f->other_pd.ibpd;
 	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_WRITE, U64_MAX, 2), KIW_REGION_PD);
 	kiw_region_remove(&f->dev->regions, &f->region);
 	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, 1), KIW_REGION_STAG);
@@ -148,7 +148,7 @@ static void chunks_end_with_their_page(struct kunit *test)
 	u32 len = 64;
 	void *p;
 
-	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->qp, f->region.stag, 0, BASE + PAGE_SIZE - 32, 32,
+	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->own, f->region.stag, 0, BASE + PAGE_SIZE - 32, 32,
 					       &use), KIW_REGION_OK);
 	p = kiw_region_chunk(use.region, BASE + PAGE_SIZE - 48, &len);
 	KUNIT_EXPECT_EQ(test, len, 32);
@@ -162,9 +162,9 @@ static void only_its_owner_removes_a_process_region(struct kunit *test)
 {
 	struct fixture *f = with_region(test, KIW_REGION_USER);
 
-	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, f->region.stag), KIW_REGION_ACCESS);
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->own, f->region.stag), KIW_REGION_ACCESS);
 	KUNIT_EXPECT_EQ(test, try(f, f->region.stag, 0, BASE, 1), KIW_REGION_OK);
-	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, f->region.stag ^ 1), KIW_REGION_STAG);
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->own, f->region.stag ^ 1), KIW_REGION_STAG);
 	kiw_region_remove(&f->dev->regions, &f->region);
 }
 
@@ -174,12 +174,12 @@ static void invalid_regions_are_not_found(struct kunit *test)
 	u32 stag = f->region.stag;
 
 	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, 1), KIW_REGION_OK);
-	f->qp->ibqp.pd = &f->other_pd.ibpd;
-	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_PD);
-	f->qp->ibqp.pd = &f->pd.ibpd;
-	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_OK);
+	f->own->pd = &f->other_pd.ibpd;
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->own, stag), KIW_REGION_PD);
+	f->own->pd = &f->pd.ibpd;
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->own, stag), KIW_REGION_OK);
 	KUNIT_EXPECT_EQ(test, try(f, stag, 0, BASE, 1), KIW_REGION_STAG);
-	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_STAG);
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->own, stag), KIW_REGION_STAG);
 	kiw_region_remove(&f->dev->regions, &f->region);
 }
 
@@ -202,7 +202,7 @@ static void windows_are_parts_of_their_region(struct kunit *test)
 			KIW_REGION_BOUNDS);
 	KUNIT_EXPECT_EQ(test, try(f, stag, IB_ACCESS_REMOTE_READ, BASE + 100, 201),
 			KIW_REGION_BOUNDS);
-	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->qp, stag, IB_ACCESS_REMOTE_READ, BASE + 100, 8,
+	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->own, stag, IB_ACCESS_REMOTE_READ, BASE + 100, 8,
 					       &use), KIW_REGION_OK);
 	p = kiw_region_chunk(use.region, BASE + 100, &len);
 	KUNIT_EXPECT_EQ(test, offset_in_page(p), f->region.offset + 100);
@@ -218,16 +218,16 @@ static void windows_count_in_their_region(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE, 100, IB_ACCESS_REMOTE_READ), KIW_REGION_OK);
 	KUNIT_EXPECT_FALSE(test, kiw_region_close(&f->region));
-	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->qp, stag), KIW_REGION_OK);
-	KUNIT_EXPECT_EQ(test, kiw_region_invalidate_own(f->qp, stag), KIW_REGION_OK);
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate(f->own, stag), KIW_REGION_OK);
+	KUNIT_EXPECT_EQ(test, kiw_region_invalidate_own(f->own, stag), KIW_REGION_OK);
 	KUNIT_EXPECT_TRUE(test, kiw_region_close(&f->region));
 	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE, 100, IB_ACCESS_REMOTE_READ), KIW_REGION_STAG);
 	kiw_region_reopen(&f->region);
 	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE, 100, IB_ACCESS_REMOTE_READ), KIW_REGION_OK);
 	/* Another QP that ends has no part in it. */
-	kiw_region_unbind_all(f->other_qp);
+	kiw_region_unbind_all(f->other);
 	KUNIT_EXPECT_EQ(test, atomic_read(&f->region.windows), 1);
-	kiw_region_unbind_all(f->qp);
+	kiw_region_unbind_all(f->own);
 	KUNIT_EXPECT_EQ(test, atomic_read(&f->region.windows), 0);
 	KUNIT_EXPECT_EQ(test, bind(f, stag, BASE + 1, U64_MAX, IB_ACCESS_REMOTE_READ),
 			KIW_REGION_WRAP);
@@ -257,7 +257,7 @@ static int other_thread(void *data)
 	else if (o->rebind)
 		bind(o->f, o->f->window.region.stag ^ 1, BASE + 64, 64, IB_ACCESS_REMOTE_READ);
 	else
-		kiw_region_invalidate(o->f->qp, o->f->region.stag);
+		kiw_region_invalidate(o->f->own, o->f->region.stag);
 	complete(&o->ended);
 	return 0;
 }
@@ -282,7 +282,7 @@ static void ends_after_the_use(struct kunit *test, enum kiw_region_kind kind, bo
 	/* On the other CPU: a use of this kind holds a lock that spins. */
 	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(other_thread, &o, other_cpu(),
 							   "kiw_other")));
-	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->qp, stag, 0, BASE, 1, &use), KIW_REGION_OK);
+	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->own, stag, 0, BASE, 1, &use), KIW_REGION_OK);
 	complete(&o.begun);
 	for (int ms = 0; ms < 20 && !completion_done(&o.ended); ms++)
 		mdelay(1);
@@ -320,7 +320,7 @@ static void rebinding_waits_for_the_use(struct kunit *test)
 	init_completion(&o.ended);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(other_thread, &o, other_cpu(),
 							   "kiw_other")));
-	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->qp, stag, IB_ACCESS_REMOTE_READ, BASE, 1, &use),
+	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->own, stag, IB_ACCESS_REMOTE_READ, BASE, 1, &use),
 			KIW_REGION_OK);
 	complete(&o.begun);
 	for (int ms = 0; ms < 20 && !completion_done(&o.ended); ms++)
@@ -352,7 +352,7 @@ static void removing_waits_for_no_other_region(struct kunit *test)
 	init_completion(&o.begun);
 	init_completion(&o.ended);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run(other_thread, &o, "kiw_other")));
-	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->qp, f->region.stag, 0, BASE, 1, &use),
+	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->own, f->region.stag, 0, BASE, 1, &use),
 			KIW_REGION_OK);
 	complete(&o.begun);
 	ended = wait_for_completion_timeout(&o.ended, 20 * HZ);
@@ -369,7 +369,7 @@ static void removing_waits_for_no_other_region(struct kunit *test)
 static void queue_pairs_touch_no_windows_of_others(struct kunit *test)
 {
 	struct fixture *f = with_window(test, true);
-	struct other o = { .f = f, .forget = f->other_qp };
+	struct other o = { .f = f, .forget = f->other };
 	struct kiw_region_use use;
 	bool ended = false;
 
@@ -381,7 +381,7 @@ static void queue_pairs_touch_no_windows_of_others(struct kunit *test)
 	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(other_thread, &o, other_cpu(),
 							   "kiw_other")));
 	/* The use has the window locked, with BH off: no sleep. */
-	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->qp, f->window.region.stag, IB_ACCESS_REMOTE_READ,
+	KUNIT_EXPECT_EQ(test, kiw_region_begin(f->own, f->window.region.stag, IB_ACCESS_REMOTE_READ,
 					       BASE, 1, &use), KIW_REGION_OK);
 	complete(&o.begun);
 	for (int ms = 0; ms < 5000 && !ended; ms++) {
@@ -399,7 +399,7 @@ static void interrupting_softirq(struct timer_list *timer)
 {
 	struct other *o = container_of(timer, struct other, timer);
 
-	kiw_region_invalidate(o->f->qp, o->f->region.stag);
+	kiw_region_invalidate(o->f->own, o->f->region.stag);
 	complete(&o->ended);
 }
 
@@ -414,7 +414,7 @@ static void no_softirq_interrupts_a_use(struct kunit *test)
 	o->f = f;
 	init_completion(&o->ended);
 	timer_setup(&o->timer, interrupting_softirq, TIMER_PINNED);
-	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->qp, f->region.stag, 0, BASE, 1, &use),
+	KUNIT_ASSERT_EQ(test, kiw_region_begin(f->own, f->region.stag, 0, BASE, 1, &use),
 			KIW_REGION_OK);
 	if (in_softirq()) {
 		mod_timer(&o->timer, jiffies + 1);
