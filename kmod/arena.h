@@ -7,7 +7,7 @@
 #include <linux/mutex.h>
 #include <rdma/ib_verbs.h>
 
-#include "ring.h"
+#include "session/ring.h"
 
 struct kiw_ucontext;
 

@@ -27,9 +27,9 @@ bool kiw_sock_taken(const struct sock *sk)
 }
 
 static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
-				       const struct kiw_mpa_result *neg, bool first)
+				       const struct kiw_mpa_result *neg)
 {
-	u32 sges = qp->sq.max_sge + qp->rq.max_sge;
+	u32 sges = qp->core.sq.max_sge + qp->core.rq.max_sge;
 	size_t need = max(offsetof(struct kiw_stream, sge[sges]), sizeof(struct kiw_stream));
 	/* What it is rounded up to is of use. */
 	size_t size = kmalloc_size_roundup(need);
@@ -37,10 +37,10 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 
 	if (!s)
 		return NULL;
-	s->tx.req.sge = s->sge;
-	s->recv.sge = s->sge + qp->sq.max_sge;
-	if (kiw_reads_init(&s->tx.reads_out, &s->tx.reads_in, neg->ord, neg->ird, qp->sq.max_sge,
-			   (void *)s + need, size - need)) {
+	s->ss.tx.req.sge = s->sge;
+	s->ss.recv.sge = s->sge + qp->core.sq.max_sge;
+	if (kiw_reads_init(&s->ss.tx.reads_out, &s->ss.tx.reads_in, neg->ord, neg->ird,
+			   qp->core.sq.max_sge, (void *)s + need, size - need)) {
 		kfree(s);
 		return NULL;
 	}
@@ -48,17 +48,12 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->sk = sock->sk;
 	sock_hold(s->sk);
 	s->dev = qp->dev;
-	s->neg = *neg;
-	s->async = IB_EVENT_QP_FATAL;
+	s->ss.neg = *neg;
 	INIT_DELAYED_WORK(&s->work, kiw_pump_work);
 	kiw_bh_work_init(&s->bell, kiw_pump_bell);
 	kiw_lend_init(&s->lend);
 	INIT_LIST_HEAD(&s->srq_wait.link);
 	s->srq_wait.wake = kiw_stream_wake;
-	s->tx.gate = first;
-	s->tx.acked = qp->by_number;
-	if (first && neg->p2p)
-		s->tx.rtr = neg->rtr;
 	return s;
 }
 
@@ -73,7 +68,7 @@ static void attach_window(struct kiw_stream *s, struct socket *sock)
 
 	if (sock->ops->set_rcvlowat)
 		sock->ops->set_rcvlowat(sk, KIW_RX_WINDOW);
-	if (!s->neg.crc || READ_ONCE(sk->sk_rcvbuf) >= space)
+	if (!s->ss.neg.crc || READ_ONCE(sk->sk_rcvbuf) >= space)
 		return;
 	sk->sk_userlocks |= SOCK_RCVBUF_LOCK;
 	WRITE_ONCE(sk->sk_rcvbuf, space);
@@ -83,14 +78,14 @@ static void attach_window(struct kiw_stream *s, struct socket *sock)
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, struct socket *sock,
 				    const struct kiw_mpa_result *neg, bool first)
 {
-	struct kiw_stream *s = attach_alloc(qp, sock, neg, first);
+	struct kiw_stream *s = attach_alloc(qp, sock, neg);
 	struct sock *sk;
 
 	if (!s)
 		return ERR_PTR(-ENOMEM);
 	sk = s->sk;
 	mutex_lock(&qp->mutex);
-	if (!kiw_qp_next(qp->state, KIW_EV_CONNECTED).valid || qp->dying ||
+	if (!kiw_qp_next(qp->core.state, KIW_EV_CONNECTED).valid || qp->dying ||
 	    qp->inbox != inbox) {
 		mutex_unlock(&qp->mutex);
 		kiw_stream_put(s);
@@ -103,9 +98,6 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 		kiw_stream_put(s);
 		return ERR_PTR(-EBUSY);
 	}
-	kiw_rx_init(s, qp->caps);
-	/* The turn began before bytes were counted. */
-	s->turn = kiw_stream_received(s);
 	/* Out-of-band bytes are bytes like all others. */
 	sock_set_flag(sk, SOCK_URGINLINE);
 	kiw_no_task_frag(sk);
@@ -115,7 +107,11 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	/* A responder's peer is there once it sends something. */
 	if (qp->by_number && first)
 		qp->peer->patient = false;
-	kiw_stream_event(s, KIW_EV_CONNECTED);
+	s->ss.core = &qp->core;
+	qp->closed = false;
+	kiw_session_start(&s->ss, tcp_sk(sk)->copied_seq, qp->caps, first);
+	/* The turn began before bytes were counted. */
+	s->turn = kiw_stream_received(s);
 	s->inbox = inbox;
 	kiw_inbox_get(inbox);
 	kref_get(&s->ref);
@@ -133,43 +129,44 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool orderly)
 {
 	/* The peer has not acknowledged in time what it got. */
-	bool lost = !orderly && s->tx.acked && kiw_tx_awaits(s);
+	bool lost = !orderly && s->ss.tx.acked && kiw_tx_awaits(&s->ss);
 
 	kiw_stream_assert_held(s);
 	kiw_stream_count_retransmits(s, true);
-	if (!orderly || qp->state == KIW_QP_TERMINATE)
-		kiw_stream_event(s, lost ? KIW_EV_LLP_LOST : KIW_EV_MODIFY_ERR);
+	if (!orderly || qp->core.state == KIW_QP_TERMINATE)
+		kiw_session_event(&s->ss, lost ? KIW_EV_LLP_LOST : KIW_EV_MODIFY_ERR);
 	else
-		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
+		kiw_session_event(&s->ss, KIW_EV_CLOSE_DONE);
 	kiw_pump_act(s);
-	kiw_tx_drop(s);	/* nothing of it is charged to the socket any more */
+	kiw_tx_drop(&s->ss);	/* nothing of it is charged to the socket any more */
 	/* The time for packets in queues, where there is any, is over. */
 	kiw_lend_leave(s);
 	kiw_pump_act(s);
-	s->todo = 0;
+	s->ss.todo = 0;
 	if (qp->by_number) {
 		qp->peer->untold = false;
 		/* One that never stood is as if it hadn't been. */
-		if (s->tx.gate) {
+		if (s->ss.tx.gate) {
 			qp->peer->over = true;
 			qp->peer->patient = false;
 		}
 	}
-	if (qp->state == KIW_QP_IDLE) {
+	if (qp->core.state == KIW_QP_IDLE) {
 		qp->closed = true;
 		if (kiw_qp_is_over(qp)) {
 			/* What is posted from now on is flushed by the doorbell. */
-			kiw_qp_flush_sq(qp);
-			kiw_rq_flush(&qp->rq, NULL);
+			kiw_core_flush_sq(&qp->core);
+			kiw_rq_flush(&qp->core.rq, NULL);
 			kiw_qp_raise_last_wqe(qp);
 		} else {
-			kiw_qp_open_rings(qp);
-			if (kiw_sq_posted(&qp->sq))
+			kiw_core_open_rings(&qp->core);
+			if (kiw_sq_posted(&qp->core.sq))
 				kiw_qp_await_peer(qp);
 		}
 	}
 	rcu_assign_pointer(qp->stream, NULL);
 	s->qp = NULL;
+	s->ss.core = NULL;
 }
 
 void kiw_stream_call_back(struct kiw_stream *s)

@@ -158,8 +158,6 @@ int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more)
 	int ret;
 
 	kiw_region_leave(&b->use);
-	if (b->loan && !kiw_loan_charge(b->loan, b->len - b->lent))
-		return -EAGAIN;
 	/* This may process the backlog, and our receive callback, which leaves the batch alone. */
 	ret = kiw_send_pages(sk, b->mem.piece, b->pieces, b->sent, b->len,
 			     b->loan ? &b->loan->ubuf : NULL, flags);

@@ -117,7 +117,7 @@ static void connect_terminate(struct kiw_ep *ep, enum kiw_err why)
 	s = ep->stream;
 	kiw_pump_lock(s);
 	if (s->qp)	/* not destroyed meanwhile */
-		kiw_stream_fail(s, why, NULL, 0, 0);
+		kiw_session_fail(&s->ss, why, NULL, 0, 0);
 	kiw_pump_unlock(s);
 	kiw_ep_fail(ep, -EPROTO);
 	kiw_ep_closing(ep);

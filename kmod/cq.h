@@ -8,7 +8,7 @@
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
-#include "ring.h"
+#include "session/ring.h"
 
 struct kiw_device;
 

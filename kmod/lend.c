@@ -201,7 +201,7 @@ static struct kiw_loan *loan_new(struct kiw_stream *s)
 	kref_init(&loan->ref);
 	kref_get(&loan->ref);
 	loan->s = s;
-	loan->end = s->tx.sent_index;
+	loan->end = s->ss.tx.sent_index;
 	kref_get(&s->ref);
 	list_add_tail(&loan->link, &s->lend.loans);
 	atomic_inc(&s->lend.count);
@@ -227,8 +227,8 @@ static bool lend_is_probing(const struct sock *sk)
 
 struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 {
-	const struct kiw_reads_in *in = &s->tx.reads_in;
-	struct kiw_batch *b = &s->tx.batch;
+	const struct kiw_reads_in *in = &s->ss.tx.reads_in;
+	struct kiw_batch *b = &s->ss.tx.batch;
 
 	kiw_stream_assert_held(s);
 	/* An atomic waits until there are no loans, and would wait for ever for those to come. */
@@ -237,7 +237,7 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 	/* The batch has had its FPDU, or an earlier one has. */
 	if (!s->lend.proved && !list_empty(&s->lend.loans))
 		return NULL;
-	if (len < KIW_LEND_MIN || s->neg.crc || s->neg.markers_tx || s->lend.off ||
+	if (len < KIW_LEND_MIN || s->ss.neg.crc || s->ss.neg.markers_tx || s->lend.off ||
 	    !(s->sk->sk_route_caps & NETIF_F_SG) || lend_is_probing(s->sk))
 		return NULL;
 	if (!b->loan) {

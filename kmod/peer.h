@@ -11,6 +11,7 @@
 #include "proto/number.h"
 
 struct kiw_inbox;
+struct kiw_manner;
 struct kiw_qp;
 
 /**
@@ -75,11 +76,9 @@ struct kiw_watch {
  * @deadline: jiffies
  * @late: the work that looks whether the wait is over
  * @watch: see struct kiw_watch
- * @silent: the peer never came, or is lost: the oldest request that is undone fails because of
- *	that, the others are flushed; changed while the QP is held
  * @begun: the program knows by IB_EVENT_COMM_EST that the peer has; changed while the QP is held
  *
- * The mutex of the QP protects it, but for @over, @limited, @silent and @begun. It is made by the
+ * The mutex of the QP protects it, but for @over, @limited and @begun. It is made by the
  * first modification that names a peer, and goes with the QP.
  */
 struct kiw_peer {
@@ -96,12 +95,15 @@ struct kiw_peer {
 	bool			untold;
 	u32			told_psn;
 	bool			patient;
-	bool			silent;
 	bool			begun;
 	unsigned long		deadline;
 	struct delayed_work	late;
 	struct kiw_watch	watch;
 };
+
+/* The manner of connections by rdma_cm, and of those by number; protocol.md has the reasons. */
+extern const struct kiw_manner kiw_manner_cm;
+extern const struct kiw_manner kiw_manner_number;
 
 /**
  * kiw_peer_expect() - a change from INIT to RTR names a peer

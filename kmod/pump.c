@@ -4,7 +4,7 @@
  *
  * Callbacks run with the socket lock held, in softirq or, from the backlog, in the thread that owns
  * the socket. They receive and place. What has to be sent, flushed or closed because of it is put
- * into s->todo, or is visible in the queues; the owner does it before it lets go of the lock, or
+ * into s->ss.todo, or is visible in the queues; the owner does it before it lets go of the lock, or
  * else the stream's work.
  */
 #include "pump.h"
@@ -27,6 +27,18 @@
 /* Attempts to give TCP what is left of a batch when a stream breaks off: each takes a part of it */
 #define PUMP_BREAK_ROUNDS 16
 
+/* As kiw_tx_run() */
+static bool pump_send(struct kiw_stream *s, int batches)
+{
+	bool more = kiw_tx_run(&s->ss, batches);
+
+	if (s->ss.tx.lost) {
+		s->ss.tx.lost = false;
+		kiw_session_broken_off(&s->ss, KIW_EV_LLP_LOST);
+	}
+	return more;
+}
+
 /* --- receiving ----------------------------------------------------------------------------- */
 
 /*
@@ -35,19 +47,19 @@
  */
 static void pump_take_back(struct kiw_stream *s)
 {
-	if (!kiw_tx_awaits(s))
+	if (!kiw_tx_awaits(&s->ss))
 		return;
-	kiw_tx_take_back(s);
-	if (kiw_tx_awaits(s))
+	kiw_tx_take_back(&s->ss);
+	if (kiw_tx_awaits(&s->ss))
 		set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
-	else if (s->todo || s->fin_received || kiw_reads_in_len(&s->tx.reads_in))
+	else if (s->ss.todo || s->fin_received || kiw_reads_in_len(&s->ss.tx.reads_in))
 		s->due = true;
 }
 
 /* The peer hasn't got all that TCP had, or, with the connection gone, may not have. */
 static bool pump_loses_sent(const struct kiw_stream *s)
 {
-	return s->lend.lost || (s->sk->sk_state == TCP_CLOSE && kiw_tx_awaits(s));
+	return s->lend.lost || (s->sk->sk_state == TCP_CLOSE && kiw_tx_awaits(&s->ss));
 }
 
 /*
@@ -57,33 +69,34 @@ static bool pump_loses_sent(const struct kiw_stream *s)
  */
 static bool pump_unfinished(const struct kiw_stream *s)
 {
-	if (!s->rx.between)
+	if (!s->ss.rx.between)
 		return true;
-	if (!kiw_stream_by_number(s))
-		return kiw_tx_unfinished(s);
-	return s->recv.taken || kiw_tx_begun(s) || pump_loses_sent(s);
+	if (!kiw_core_manner(s->ss.core)->outlives)
+		return kiw_tx_unfinished(&s->ss);
+	return s->ss.recv.taken || kiw_tx_begun(&s->ss) || pump_loses_sent(s);
 }
 
 static void pump_lost(struct kiw_stream *s)
 {
 	pump_take_back(s);
 	/* What was sent to a peer that had gone already: its reset is no news. */
-	if (s->qp->state == KIW_QP_CLOSING && kiw_stream_by_number(s) && !pump_loses_sent(s))
-		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
+	if (s->qp->core.state == KIW_QP_CLOSING && kiw_core_manner(s->ss.core)->outlives &&
+	    !pump_loses_sent(s))
+		kiw_session_event(&s->ss, KIW_EV_CLOSE_DONE);
 	else
-		kiw_stream_broken_off(s, KIW_EV_LLP_LOST);
+		kiw_session_broken_off(&s->ss, KIW_EV_LLP_LOST);
 }
 
 /* The peer has closed its direction, or, by number, has reset the connection. */
 static void pump_peer_gone(struct kiw_stream *s)
 {
 	s->fin_received = true;
-	if (s->qp->state == KIW_QP_RTS)
-		kiw_sq_rest(&s->qp->sq);
+	if (s->qp->core.state == KIW_QP_RTS)
+		kiw_sq_rest(&s->qp->core.sq);
 	if (pump_unfinished(s))
-		kiw_stream_broken_off(s, KIW_EV_PEER_FIN_BUSY);
+		kiw_session_broken_off(&s->ss, KIW_EV_PEER_FIN_BUSY);
 	else
-		kiw_stream_event(s, KIW_EV_PEER_FIN);
+		kiw_session_event(&s->ss, KIW_EV_PEER_FIN);
 }
 
 /*
@@ -96,11 +109,11 @@ static void pump_look_again(struct kiw_stream *s)
 
 	s->rx_more = false;
 	if (!s->sk->sk_err && !pump_unfinished(s))
-		kiw_stream_event(s, KIW_EV_PEER_FIN);
-	else if (time_before(now, s->gone_end))
-		kiw_stream_queue_late(s, s->gone_end - now);
+		kiw_session_event(&s->ss, KIW_EV_PEER_FIN);
+	else if (time_before(now, s->ss.gone_end))
+		kiw_stream_queue_late(s, s->ss.gone_end - now);
 	else
-		kiw_stream_broken_off(s, KIW_EV_LLP_LOST);
+		kiw_session_broken_off(&s->ss, KIW_EV_LLP_LOST);
 }
 
 /*
@@ -150,16 +163,17 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 {
 	struct sock *sk = s->sk;
 
-	if (s->gone)
+	if (s->ss.gone)
 		return;
 	s->rx_more = false;
 	pump_take_back(s);
 	kiw_rx_pump(s);
 	pump_give_back(s, backlog);
-	if (sk->sk_err && !(kiw_stream_by_number(s) && s->qp->state == KIW_QP_RTS))
+	if (sk->sk_err &&
+	    !(kiw_core_manner(s->ss.core)->outlives && s->qp->core.state == KIW_QP_RTS))
 		pump_lost(s);
 	else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more &&
-		 !kiw_receive_waits(&s->rx))
+		 !kiw_receive_waits(&s->ss.rx))
 		pump_peer_gone(s);
 	else
 		return;
@@ -171,9 +185,10 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 /* Both directions may be closed by now. */
 static void pump_check_closed(struct kiw_stream *s)
 {
-	if (s->fin_sent && s->fin_received && !s->gone && !s->lend.lost && !kiw_tx_awaits(s) &&
-	    (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_TERMINATE))
-		kiw_stream_event(s, KIW_EV_CLOSE_DONE);
+	if (s->fin_sent && s->fin_received && !s->ss.gone && !s->lend.lost &&
+	    !kiw_tx_awaits(&s->ss) &&
+	    (s->qp->core.state == KIW_QP_CLOSING || s->qp->core.state == KIW_QP_TERMINATE))
+		kiw_session_event(&s->ss, KIW_EV_CLOSE_DONE);
 }
 
 static void pump_send_fin(struct kiw_stream *s)
@@ -197,8 +212,8 @@ static void pump_push_all(struct kiw_stream *s)
 	do {
 		WRITE_ONCE(sk->sk_sndbuf, INT_MAX);
 		WRITE_ONCE(tcp_sk(sk)->notsent_lowat, U32_MAX);
-		kiw_tx_run(s, 1);
-	} while (kiw_tx_pending(s) && --rounds);
+		pump_send(s, 1);
+	} while (kiw_tx_pending(&s->ss) && --rounds);
 }
 
 /*
@@ -210,16 +225,17 @@ static void pump_push_all(struct kiw_stream *s)
  */
 static void pump_break(struct kiw_stream *s)
 {
-	s->todo &= ~(KIW_ACT_ABORT | KIW_ACT_SEND_FIN);
-	if (s->fin_sent || !s->tx.gate ||
+	s->ss.todo &= ~(KIW_ACT_ABORT | KIW_ACT_SEND_FIN);
+	if (s->fin_sent || !s->ss.tx.gate ||
 	    !((1 << s->sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT)))
 		return;
 	pump_push_all(s);
-	if (!s->terminated && !kiw_tx_pending(s) && kiw_tx_unfinished(s)) {
-		s->tx.term_len = kiw_term_build(s->tx.term, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+	if (!s->ss.terminated && !kiw_tx_pending(&s->ss) && kiw_tx_unfinished(&s->ss)) {
+		s->ss.tx.term_len = kiw_term_build(s->ss.tx.term, KIW_ERR_LOCAL_CATASTROPHE, NULL,
+						   0, 0);
 		pump_push_all(s);
 	}
-	if (!kiw_tx_pending(s))
+	if (!kiw_tx_pending(&s->ss))
 		pump_send_fin(s);
 }
 
@@ -229,21 +245,44 @@ static void pump_break(struct kiw_stream *s)
  */
 static void pump_reset(struct kiw_stream *s)
 {
-	if (s->qp->state != KIW_QP_ERROR)
+	if (s->qp->core.state != KIW_QP_ERROR)
 		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
-	kiw_stream_event(s, KIW_EV_LLP_LOST);
+	kiw_session_event(&s->ss, KIW_EV_LLP_LOST);
 	s->fin_sent = false;
 	kiw_rx_done(s);
 	kiw_stream_count_retransmits(s, true);	/* TCP forgets that, too */
 	s->sk->sk_prot->disconnect(s->sk, 0);
-	kiw_tx_drop(s);
+	kiw_tx_drop(&s->ss);
+}
+
+/*
+ * The bytes of the batch that TCP took count as sent now. How many of them were lent isn't known
+ * any more: mostly all.
+ */
+static bool pump_own_batch(struct kiw_stream *s)
+{
+	struct kiw_batch *b = &s->ss.tx.batch;
+	u32 sent = b->sent, lent = min(b->lent, sent);
+	struct kiw_loan *loan = b->loan;
+
+	if (!loan)
+		return true;
+	if (!kiw_batch_own(b, s->sk->sk_allocation))
+		return false;
+	b->loan = NULL;
+	kiw_batch_uncharge(b, s->sk);
+	kiw_batch_charge(b, s->sk);	/* its bytes are copied now */
+	kiw_tx_count(&s->ss, sent, lent, 0);
+	kiw_loan_put(loan, sent);
+	return true;
 }
 
 void kiw_pump_call_back(struct kiw_stream *s)
 {
 	kiw_stream_assert_held(s);
 	/* The pages of a batch have no references but the region's. */
-	if (!kiw_tx_call_back(s) && (!(current->flags & PF_EXITING) || s->tx.batch.loan))
+	if (!(kiw_lend_copy(s) && pump_own_batch(s)) &&
+	    (!(current->flags & PF_EXITING) || s->ss.tx.batch.loan))
 		pump_reset(s);
 	pump_take_back(s);
 }
@@ -275,41 +314,41 @@ static bool pump_may_end(struct kiw_stream *s)
 /* What tells of the end, and what gives the process its buffers back */
 static void pump_act_end(struct kiw_stream *s)
 {
-	if (s->todo & KIW_ACT_FLUSH_SQ)
-		kiw_qp_flush_sq(s->qp);
-	if ((s->todo & KIW_ACT_CLOSED) && s->inbox && !s->ended) {
+	if (s->ss.todo & KIW_ACT_FLUSH_SQ)
+		kiw_core_flush_sq(&s->qp->core);
+	if ((s->ss.todo & KIW_ACT_CLOSED) && s->inbox && !s->ended) {
 		kiw_inbox_post(s->inbox, KIW_INBOX_ENDED);
 		s->ended = true;
 	}
-	s->todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_CLOSED);
+	s->ss.todo &= ~(KIW_ACT_FLUSH_SQ | KIW_ACT_CLOSED);
 }
 
 static bool pump_keeps_receives(const struct kiw_stream *s)
 {
-	return kiw_stream_by_number(s) &&
-	       (s->qp->state == KIW_QP_CLOSING || s->qp->state == KIW_QP_IDLE);
+	return kiw_core_manner(s->ss.core)->outlives &&
+	       (s->qp->core.state == KIW_QP_CLOSING || s->qp->core.state == KIW_QP_IDLE);
 }
 
 void kiw_pump_act(struct kiw_stream *s)
 {
 	kiw_stream_assert_held(s);
-	if ((s->todo & KIW_ACT_SEND_FIN) && !kiw_tx_pending(s)) {
-		s->todo &= ~KIW_ACT_SEND_FIN;
+	if ((s->ss.todo & KIW_ACT_SEND_FIN) && !kiw_tx_pending(&s->ss)) {
+		s->ss.todo &= ~KIW_ACT_SEND_FIN;
 		pump_send_fin(s);
 		pump_check_closed(s);
 	}
-	if (s->todo & KIW_ACT_ABORT) {
+	if (s->ss.todo & KIW_ACT_ABORT) {
 		pump_break(s);
-		kiw_tx_drop(s);
+		kiw_tx_drop(&s->ss);
 	}
-	if ((s->todo & KIW_ACT_FLUSH_RQ) && !pump_keeps_receives(s))
-		kiw_rq_flush(&s->qp->rq, &s->recv);
-	if (s->todo & KIW_ACT_ASYNC)
-		kiw_qp_raise(s->qp, s->async);
-	if (s->todo & KIW_ACT_LAST_WQE)
+	if ((s->ss.todo & KIW_ACT_FLUSH_RQ) && !pump_keeps_receives(s))
+		kiw_rq_flush(&s->qp->core.rq, &s->ss.recv);
+	if (s->ss.todo & KIW_ACT_ASYNC)
+		kiw_qp_raise(s->qp, s->ss.async);
+	if (s->ss.todo & KIW_ACT_LAST_WQE)
 		kiw_qp_raise_last_wqe(s->qp);
-	s->todo &= ~(KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC | KIW_ACT_LAST_WQE);
-	if ((s->todo & (KIW_ACT_FLUSH_SQ | KIW_ACT_CLOSED)) && pump_may_end(s))
+	s->ss.todo &= ~(KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC | KIW_ACT_LAST_WQE);
+	if ((s->ss.todo & (KIW_ACT_FLUSH_SQ | KIW_ACT_CLOSED)) && pump_may_end(s))
 		pump_act_end(s);
 }
 
@@ -321,12 +360,12 @@ static bool pump_round(struct kiw_stream *s, int batches)
 	s->due = false;
 	pump_take_back(s);
 	/* A message that is held may have its receive request by now, or has waited long enough. */
-	if (s->gone)
+	if (s->ss.gone)
 		pump_look_again(s);
-	else if (s->rx_more || kiw_receive_waits(&s->rx))
+	else if (s->rx_more || kiw_receive_waits(&s->ss.rx))
 		pump_receive(s, false);
-	if (s->qp->state == KIW_QP_RTS || s->qp->state == KIW_QP_TERMINATE)
-		more = kiw_tx_run(s, batches);
+	if (s->qp->core.state == KIW_QP_RTS || s->qp->core.state == KIW_QP_TERMINATE)
+		more = pump_send(s, batches);
 	kiw_rx_done(s);
 	pump_check_closed(s);
 	kiw_pump_act(s);
@@ -396,7 +435,7 @@ void kiw_pump_unlock(struct kiw_stream *s)
 
 	s->busy = false;
 	if (s->qp && more)
-		kiw_stream_queue(s, s->tx.starved);
+		kiw_stream_queue(s, s->ss.tx.starved);
 	release_sock(s->sk);
 }
 
@@ -456,11 +495,11 @@ static void pump_callback_end(struct kiw_stream *s)
 	bool due = s->due;
 
 	s->due = false;
-	if (due && !s->rx_more && s->qp->state == KIW_QP_RTS) {
-		due = kiw_tx_run(s, PUMP_CALLBACK_BATCHES);
+	if (due && !s->rx_more && s->qp->core.state == KIW_QP_RTS) {
+		due = pump_send(s, PUMP_CALLBACK_BATCHES);
 		/* The next ACK may come before the work finds a processor. */
 		if (due) {
-			s->tx.stuck = true;
+			s->ss.tx.stuck = true;
 			set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
 		}
 	}
@@ -481,7 +520,7 @@ void kiw_pump_bell(struct kiw_bh_work *work)
 	} else if (s->qp && pump_callback_begin(s)) {
 		kiw_rx_done(s);
 		pump_take_back(s);
-		s->due |= s->qp->state == KIW_QP_RTS && kiw_sq_posted(&s->qp->sq);
+		s->due |= s->qp->core.state == KIW_QP_RTS && kiw_sq_posted(&s->qp->core.sq);
 		pump_callback_end(s);
 	}
 	bh_unlock_sock(s->sk);
@@ -506,8 +545,8 @@ static void pump_data_ready(struct sock *sk)
 }
 
 /*
- * TCP calls this for each ACK while SOCK_NOSPACE is set: it is set as long as requests wait for one,
- * or for loans, most of which an ACK ends.
+ * TCP calls this for each ACK while SOCK_NOSPACE is set: it is set as long as requests wait for
+ * one, or for loans, most of which an ACK ends.
  */
 static void pump_write_space(struct sock *sk)
 {
@@ -517,14 +556,14 @@ static void pump_write_space(struct sock *sk)
 	rcu_read_lock();
 	s = pump_stream_of(sk);
 	room = s && sk_stream_is_writeable(sk);
-	if (room || (s && kiw_tx_awaits(s))) {
+	if (room || (s && kiw_tx_awaits(&s->ss))) {
 		if (room)
 			clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
-		acked = kiw_tx_acked(s);
+		acked = kiw_tx_acked(&s->ss);
 		ours = pump_callback_begin(s);
 		if (ours || acked)
 			pump_take_back(s);
-		if ((room && s->tx.stuck) || (acked && s->due))
+		if ((room && s->ss.tx.stuck) || (acked && s->due))
 			kiw_stream_kick(s);
 		if (ours)
 			pump_callback_end(s);

@@ -105,7 +105,7 @@ int kiw_qp_bind(struct kiw_qp *qp, struct kiw_inbox *inbox, bool by_number)
 	int ret = 0;
 
 	mutex_lock(&qp->mutex);
-	if (qp->inbox || qp->dying || qp->state != KIW_QP_IDLE || qp->by_number != by_number ||
+	if (qp->inbox || qp->dying || qp->core.state != KIW_QP_IDLE || qp->by_number != by_number ||
 	    (by_number && qp->peer->over)) {
 		ret = -EISCONN;
 	} else {
@@ -170,25 +170,25 @@ static int qp_use_srq(struct ib_qp *ibqp, struct ib_qp_cap *cap)
 
 static void qp_free_queues(struct kiw_qp *qp)
 {
-	kiw_ring_free(&qp->sq.map);
-	kiw_ring_free(&qp->rq.map);
-	kvfree(qp->sq.swr);
+	kiw_ring_free(&qp->core.sq.map);
+	kiw_ring_free(&qp->core.rq.map);
+	kvfree(qp->core.sq.swr);
 }
 
 static int qp_alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct ib_qp_cap *cap)
 {
 	int ret;
 
-	qp->sq.entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
-	qp->sq.swr = kvcalloc(qp->sq.entries, sizeof(*qp->sq.swr),
+	qp->core.sq.entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
+	qp->core.sq.swr = kvcalloc(qp->core.sq.entries, sizeof(*qp->core.sq.swr),
 			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!qp->sq.swr)
+	if (!qp->core.sq.swr)
 		return -ENOMEM;
-	ret = kiw_ring_alloc(&qp->sq.map, uctx, qp->sq.entries,
-			     qp_sq_stride(qp->sq.head, cap));
+	ret = kiw_ring_alloc(&qp->core.sq.map, uctx, qp->core.sq.entries,
+			     qp_sq_stride(qp->core.sq.head, cap));
 	if (!ret && cap->max_recv_wr) {
-		qp->rq.entries = roundup_pow_of_two(cap->max_recv_wr);
-		ret = kiw_ring_alloc(&qp->rq.map, uctx, qp->rq.entries,
+		qp->core.rq.entries = roundup_pow_of_two(cap->max_recv_wr);
+		ret = kiw_ring_alloc(&qp->core.rq.map, uctx, qp->core.rq.entries,
 				     kiw_rq_stride(cap->max_recv_sge));
 	}
 	if (ret)
@@ -200,8 +200,8 @@ static int qp_respond(const struct kiw_qp *qp, struct ib_udata *udata)
 {
 	struct kiw_create_qp_resp resp = {};
 
-	kiw_ring_tell(&qp->sq.map, qp->sq.entries, &resp.sq);
-	kiw_ring_tell(&qp->rq.map, qp->rq.entries, &resp.rq);
+	kiw_ring_tell(&qp->core.sq.map, qp->core.sq.entries, &resp.sq);
+	kiw_ring_tell(&qp->core.rq.map, qp->core.rq.entries, &resp.rq);
 	return ib_copy_to_udata(udata, &resp, sizeof(resp));
 }
 
@@ -217,7 +217,7 @@ static int qp_number(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 		if (ret < 0)
 			return ret;
 		qp->ibqp.qp_num = ret;
-		qp->own.num = ret;
+		qp->core.own.num = ret;
 		ret = xa_insert(&dev->qps, qp->ibqp.qp_num, qp, GFP_KERNEL);
 		if (ret)
 			kiw_ud_close(qp);
@@ -228,7 +228,7 @@ static int qp_number(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 	if (ret < 0)
 		return ret;
 	qp->ibqp.qp_num = qpn;
-	qp->own.num = qpn;
+	qp->core.own.num = qpn;
 	xa_store(&dev->qps, qpn, qp, GFP_KERNEL);
 	return 0;
 }
@@ -287,34 +287,36 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	}
 
 	qp->dev = dev;
-	qp->own.pd = ibqp->pd;
-	qp->own.regions = &dev->regions;
-	qp->own.cookie = req.cookie;
-	qp->own.access = QP_REMOTE_RIGHTS;
+	qp->core.manner = &kiw_manner_cm;
+	qp->core.flush = IB_WC_WR_FLUSH_ERR;
+	qp->core.own.pd = ibqp->pd;
+	qp->core.own.regions = &dev->regions;
+	qp->core.own.cookie = req.cookie;
+	qp->core.own.access = QP_REMOTE_RIGHTS;
 	refcount_set(&qp->ref, 1);
 	mutex_init(&qp->mutex);
-	qp->state = KIW_QP_IDLE;
-	qp->shown = IB_QPS_INIT;
+	qp->core.state = KIW_QP_IDLE;
+	qp->core.shown = IB_QPS_INIT;
 	qp->caps = qp_caps(uctx->features, attr->qp_type);
 	qp->owner = get_pid(task_tgid(current));
-	qp->sq.cq = to_kiw_cq(ibqp->send_cq);
-	qp->sq.owner = &qp->own;
-	qp->rq.cq = to_kiw_cq(ibqp->recv_cq);
-	qp->rq.owner = &qp->own;
-	qp->sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
+	qp->core.sq.cq = to_kiw_cq(ibqp->send_cq);
+	qp->core.sq.owner = &qp->core.own;
+	qp->core.rq.cq = to_kiw_cq(ibqp->recv_cq);
+	qp->core.rq.owner = &qp->core.own;
+	qp->core.sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
 	attr->cap.max_send_sge = max(attr->cap.max_send_sge, 1U);
 	attr->cap.max_recv_sge = max(attr->cap.max_recv_sge, 1U);
 	ret = qp_alloc_queues(qp, uctx, &attr->cap);
 	if (ret)
 		goto put_owner;
 	/* What the slots hold is what is granted. */
-	attr->cap.max_send_wr = qp->sq.entries;
-	attr->cap.max_recv_wr = qp->rq.entries;
-	attr->cap.max_inline_data = min_t(u32, qp->sq.map.stride - qp->sq.head,
+	attr->cap.max_send_wr = qp->core.sq.entries;
+	attr->cap.max_recv_wr = qp->core.rq.entries;
+	attr->cap.max_inline_data = min_t(u32, qp->core.sq.map.stride - qp->core.sq.head,
 					  KIW_MAX_INLINE);
-	qp->sq.max_sge = attr->cap.max_send_sge;
-	qp->rq.max_sge = attr->cap.max_recv_sge;
-	qp->sq.max_inline = attr->cap.max_inline_data;
+	qp->core.sq.max_sge = attr->cap.max_send_sge;
+	qp->core.rq.max_sge = attr->cap.max_recv_sge;
+	qp->core.sq.max_inline = attr->cap.max_inline_data;
 
 	ret = qp_respond(qp, udata);
 	if (ret)
@@ -345,7 +347,7 @@ static void qp_end_loans(struct kiw_stream *s)
 	kiw_pump_lock(s);
 	lends = s->qp && kiw_stream_lends(s);
 	if (lends)
-		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+		kiw_session_event(&s->ss, KIW_EV_MODIFY_ERR);
 	kiw_pump_unlock(s);
 	if (lends && !(current->flags & PF_EXITING))
 		kiw_lend_wait(&s->lend.count, QP_LOAN_PATIENCE);
@@ -381,7 +383,7 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_close(qp);
-	kiw_region_unbind_all(&qp->own);
+	kiw_region_unbind_all(&qp->core.own);
 	qp_free_queues(qp);
 	put_pid(qp->owner);
 	atomic_dec(&dev->num_qp);
@@ -394,11 +396,11 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 /* The QP needn't be held: while it isn't, its state may be another one when this returns. */
 static enum ib_qp_state qp_shown_state(const struct kiw_qp *qp)
 {
-	switch (READ_ONCE(qp->state)) {
+	switch (READ_ONCE(qp->core.state)) {
 	case KIW_QP_IDLE:
-		return READ_ONCE(qp->shown);
+		return READ_ONCE(qp->core.shown);
 	case KIW_QP_RTS:
-		return READ_ONCE(qp->shown) == IB_QPS_RTR ? IB_QPS_RTR : IB_QPS_RTS;
+		return READ_ONCE(qp->core.shown) == IB_QPS_RTR ? IB_QPS_RTR : IB_QPS_RTS;
 	case KIW_QP_CLOSING:
 		return IB_QPS_SQD;
 	case KIW_QP_TERMINATE:
@@ -412,18 +414,18 @@ static enum ib_qp_state qp_shown_state(const struct kiw_qp *qp)
 static void qp_flush_idle(struct kiw_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
-	kiw_qp_flush_sq(qp);
-	kiw_rq_flush(&qp->rq, NULL);
+	kiw_core_flush_sq(&qp->core);
+	kiw_rq_flush(&qp->core.rq, NULL);
 }
 
 /* The error state of a QP without a stream */
 static void qp_fail_idle(struct kiw_qp *qp)
 {
-	struct kiw_qp_step step = kiw_qp_next(qp->state, KIW_EV_MODIFY_ERR);
+	struct kiw_qp_step step = kiw_qp_next(qp->core.state, KIW_EV_MODIFY_ERR);
 	bool told = kiw_qp_is_over(qp);
 
 	lockdep_assert_held(&qp->mutex);
-	WRITE_ONCE(qp->state, step.next);
+	WRITE_ONCE(qp->core.state, step.next);
 	qp_flush_idle(qp);
 	if ((step.actions & KIW_ACT_LAST_WQE) && !told)
 		kiw_qp_raise_last_wqe(qp);
@@ -432,8 +434,8 @@ static void qp_fail_idle(struct kiw_qp *qp)
 /* Drop what is posted to an idle QP. */
 static void qp_forget(struct kiw_qp *qp)
 {
-	kiw_sq_forget(&qp->sq);
-	kiw_rq_forget(&qp->rq);
+	kiw_sq_forget(&qp->core.sq);
+	kiw_rq_forget(&qp->core.rq);
 }
 
 /* --- a peer that is named by number --------------------------------------------------------- */
@@ -442,10 +444,10 @@ static void qp_forget(struct kiw_qp *qp)
 static bool qp_lose_idle(struct kiw_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
-	if (!qp->by_number || qp->state != KIW_QP_IDLE || rcu_access_pointer(qp->stream))
+	if (!qp->by_number || qp->core.state != KIW_QP_IDLE || rcu_access_pointer(qp->stream))
 		return false;
 	qp->peer->patient = false;
-	kiw_qp_lost_peer(qp);
+	qp->core.flush = kiw_core_manner(&qp->core)->lost;
 	qp_fail_idle(qp);
 	return true;
 }
@@ -478,7 +480,7 @@ static bool qp_is_met(struct kiw_qp *qp)
 	lockdep_assert_held(&qp->mutex);
 	if (!s)
 		return false;
-	met = READ_ONCE(s->tx.gate);
+	met = READ_ONCE(s->ss.tx.gate);
 	kiw_stream_put(s);
 	return met;
 }
@@ -511,8 +513,8 @@ static bool qp_may_wait(struct kiw_qp *qp, bool send)
 {
 	lockdep_assert_held(&qp->mutex);
 	if (!send)
-		return qp->shown != IB_QPS_RESET;
-	if (!qp->by_number || qp->state != KIW_QP_IDLE || qp->shown != IB_QPS_RTS)
+		return qp->core.shown != IB_QPS_RESET;
+	if (!qp->by_number || qp->core.state != KIW_QP_IDLE || qp->core.shown != IB_QPS_RTS)
 		return false;
 	kiw_qp_await_peer(qp);
 	return true;
@@ -544,28 +546,29 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 		if (c->peer)
 			return kiw_peer_expect(qp, c->peer, qp_peer_late);
 		/* librdmacm asks for it before it accepts: nothing to do */
-		return qp->state == KIW_QP_IDLE ? 0 : -EINVAL;
+		return qp->core.state == KIW_QP_IDLE ? 0 : -EINVAL;
 	case IB_QPS_RTS:
-		return qp->state == KIW_QP_IDLE ? kiw_peer_ready(qp, c->attr, c->mask) : -EINVAL;
+		return qp->core.state == KIW_QP_IDLE ? kiw_peer_ready(qp, c->attr, c->mask) :
+						       -EINVAL;
 	case IB_QPS_RESET:
 	case IB_QPS_INIT:
-		step = kiw_qp_next(qp->state, KIW_EV_MODIFY_RESET);
-		if (!step.valid || (qp->state == KIW_QP_ERROR && to == IB_QPS_INIT))
+		step = kiw_qp_next(qp->core.state, KIW_EV_MODIFY_RESET);
+		if (!step.valid || (qp->core.state == KIW_QP_ERROR && to == IB_QPS_INIT))
 			return -EINVAL;
 		/* An error state that is left leaves empty rings behind. */
-		if (qp->state == KIW_QP_ERROR)
+		if (qp->core.state == KIW_QP_ERROR)
 			qp_flush_idle(qp);
 		if (to == IB_QPS_RESET) {
 			qp_forget(qp);
-			kiw_region_unbind_all(&qp->own);
+			kiw_region_unbind_all(&qp->core.own);
 		}
-		kiw_qp_open_rings(qp);
+		kiw_core_open_rings(&qp->core);
 		if (to == IB_QPS_RESET)
-			kiw_rq_call(&qp->rq);	/* the doorbell refuses what is posted */
+			kiw_rq_call(&qp->core.rq);	/* the doorbell refuses what is posted */
 		qp->closed = false;
 		kiw_peer_forget(qp);
-		WRITE_ONCE(qp->shown, to);
-		WRITE_ONCE(qp->state, step.next);
+		WRITE_ONCE(qp->core.shown, to);
+		WRITE_ONCE(qp->core.state, step.next);
 		return 0;
 	case IB_QPS_ERR:
 		qp_fail_idle(qp);
@@ -573,7 +576,7 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 	case IB_QPS_SQD:
 	case IB_QPS_SQE:
 		/* Both sides may close, each any number of times. */
-		return qp->state == KIW_QP_ERROR || qp->closed ? 0 : -EINVAL;
+		return qp->core.state == KIW_QP_ERROR || qp->closed ? 0 : -EINVAL;
 	default:
 		return -EINVAL;
 	}
@@ -595,34 +598,35 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 		 * iw_cm made the connection before. Nothing is to do; the peer may be closing.
 		 */
 		return !qp->by_number && !c->peer &&
-		       (qp->state == KIW_QP_RTS || qp->state == KIW_QP_CLOSING) ? 0 : -EINVAL;
+		       (qp->core.state == KIW_QP_RTS ||
+			qp->core.state == KIW_QP_CLOSING) ? 0 : -EINVAL;
 	case IB_QPS_RTS:
 		if (!qp->by_number)
-			return qp->state == KIW_QP_RTS ? 0 : -EINVAL;
+			return qp->core.state == KIW_QP_RTS ? 0 : -EINVAL;
 		/* The peer may have gone already, or go: the program can't know that. */
-		if (qp->state != KIW_QP_RTS && qp->state != KIW_QP_CLOSING &&
-		    qp->state != KIW_QP_IDLE)
+		if (qp->core.state != KIW_QP_RTS && qp->core.state != KIW_QP_CLOSING &&
+		    qp->core.state != KIW_QP_IDLE)
 			return -EINVAL;
 		ret = kiw_peer_ready(qp, c->attr, c->mask);
 		if (!ret && (c->mask & IB_QP_MAX_QP_RD_ATOMIC))
-			qp->ord = min_t(u16, qp->ord, c->attr->max_rd_atomic);
+			qp->core.ord = min_t(u16, qp->core.ord, c->attr->max_rd_atomic);
 		/* It is the peer of somebody else. */
 		if (ret == -EACCES)
-			kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+			kiw_session_event(&s->ss, KIW_EV_MODIFY_ERR);
 		return ret;
 	case IB_QPS_SQD:
 		/* What was posted before is to be sent before, even if no doorbell rang. */
 		kiw_pump_settle(s);
-		if (qp->state == KIW_QP_RTS)
-			kiw_sq_rest(&qp->sq);
-		busy = kiw_tx_unfinished(s);
-		kiw_stream_event(s, busy ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
+		if (qp->core.state == KIW_QP_RTS)
+			kiw_sq_rest(&qp->core.sq);
+		busy = kiw_tx_unfinished(&s->ss);
+		kiw_session_event(&s->ss, busy ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
 		return 0;
 	case IB_QPS_SQE:
-		kiw_stream_event(s, KIW_EV_MODIFY_TERM);
+		kiw_session_event(&s->ss, KIW_EV_MODIFY_TERM);
 		return 0;
 	case IB_QPS_ERR:
-		kiw_stream_event(s, KIW_EV_MODIFY_ERR);
+		kiw_session_event(&s->ss, KIW_EV_MODIFY_ERR);
 		return 0;
 	default:
 		return -EINVAL;
@@ -642,7 +646,7 @@ static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
 	if (with_state && !qp->by_number &&
 	    (!access || access == (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)))
 		access = QP_REMOTE_RIGHTS;
-	WRITE_ONCE(qp->own.access, access);
+	WRITE_ONCE(qp->core.own.access, access);
 }
 
 /* What a program sets beside the state */
@@ -755,9 +759,9 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	}
 	attr->qp_state = qp_shown_state(qp);
 	attr->cur_qp_state = attr->qp_state;
-	attr->qp_access_flags = READ_ONCE(qp->own.access);
-	attr->max_rd_atomic = min_t(u32, qp->ord, U8_MAX);
-	attr->max_dest_rd_atomic = min_t(u32, qp->ird, U8_MAX);
+	attr->qp_access_flags = READ_ONCE(qp->core.own.access);
+	attr->max_rd_atomic = min_t(u32, qp->core.ord, U8_MAX);
+	attr->max_dest_rd_atomic = min_t(u32, qp->core.ird, U8_MAX);
 	attr->path_mtu = IB_MTU_4096;
 	if (qp->by_number)
 		kiw_peer_query(qp, attr, mask);
@@ -765,11 +769,11 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		kiw_ud_query(qp, attr, mask);
 	mutex_unlock(&qp->mutex);
 	attr->port_num = 1;
-	attr->cap.max_send_wr = qp->sq.entries;
-	attr->cap.max_recv_wr = qp->rq.entries;
-	attr->cap.max_send_sge = qp->sq.max_sge;
-	attr->cap.max_recv_sge = qp->rq.max_sge;
-	attr->cap.max_inline_data = qp->sq.max_inline;
+	attr->cap.max_send_wr = qp->core.sq.entries;
+	attr->cap.max_recv_wr = qp->core.rq.entries;
+	attr->cap.max_send_sge = qp->core.sq.max_sge;
+	attr->cap.max_recv_sge = qp->core.rq.max_sge;
+	attr->cap.max_inline_data = qp->core.sq.max_inline;
 
 	init->qp_type = ibqp->qp_type;
 	init->srq = ibqp->srq;
@@ -790,10 +794,10 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
  */
 static void qp_sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
 {
-	if (qp->state == KIW_QP_CLOSING && !qp->by_number)
-		kiw_stream_event(s, KIW_EV_ACTIVITY);
-	else if (qp->state == KIW_QP_ERROR)
-		s->todo |= KIW_ACT_FLUSH_SQ;
+	if (qp->core.state == KIW_QP_CLOSING && !qp->by_number)
+		kiw_session_event(&s->ss, KIW_EV_ACTIVITY);
+	else if (qp->core.state == KIW_QP_ERROR)
+		s->ss.todo |= KIW_ACT_FLUSH_SQ;
 }
 
 /*
@@ -811,8 +815,8 @@ static int qp_doorbell(struct kiw_qp *qp, bool send)
 		if (s->qp == qp) {
 			if (send)
 				qp_sq_doorbell(qp, s);
-			else if (qp->state == KIW_QP_ERROR || qp->state == KIW_QP_CLOSING)
-				s->todo |= KIW_ACT_FLUSH_RQ;
+			else if (qp->core.state == KIW_QP_ERROR || qp->core.state == KIW_QP_CLOSING)
+				s->ss.todo |= KIW_ACT_FLUSH_RQ;
 			kiw_pump_unlock(s);
 			kiw_stream_put(s);
 			return 0;
@@ -827,9 +831,9 @@ static int qp_doorbell(struct kiw_qp *qp, bool send)
 	else if (!kiw_qp_is_over(qp))
 		ret = qp_may_wait(qp, send) ? 0 : -EINVAL;
 	else if (send)
-		kiw_qp_flush_sq(qp);
+		kiw_core_flush_sq(&qp->core);
 	else
-		kiw_rq_flush(&qp->rq, NULL);
+		kiw_rq_flush(&qp->core.rq, NULL);
 	mutex_unlock(&qp->mutex);
 	return ret;
 }

@@ -28,10 +28,7 @@
 #include "types.h"
 #include "inbox.h"
 #include "peer.h"
-#include "region.h"
-#include "rq.h"
-#include "sq.h"
-#include "proto/qpstate.h"
+#include "session/session.h"
 
 struct kiw_stream;
 struct kiw_ud;
@@ -40,10 +37,9 @@ struct kiw_ud;
  * struct kiw_qp - a queue pair
  * @ibqp: the part that RDMA core knows
  * @dev: device
- * @own: what memory and completions know of it; @own.access is changed under @mutex
+ * @core: what its sessions work on; @core.own.access and @core.manner are changed under @mutex, all
+ *	else while the QP is held
  * @ref: see above
- * @state: enum kiw_qp_state, of RDMAC's verbs; changed while the QP is held, shown to users also
- *	while it is not
  * @dying: being destroyed, takes no connection any more; protected by @mutex
  * @caps: KIW_CAP_* that the process's provider knows: no other message of a peer is taken
  * @asked: rights as the program has set them last; protected by @mutex
@@ -52,23 +48,16 @@ struct kiw_ud;
  *	read under RCU to take a reference
  * @ud: what a datagram QP has in place of @inbox; set as long as anybody can find the QP
  * @inbox: of the endpoint that connects or serves this QP, reference held; protected by @mutex
- * @sq: send queue
- * @rq: receive queue
  * @owner: thread group that created it, the only one that may connect it
- * @ird: reads that the peer may have outstanding, as negotiated
- * @ord: reads that we may have outstanding, as negotiated
  * @peer: the QP to connect to, if it is connected by number; see struct kiw_peer
- * @shown: IB_QPS_RESET to IB_QPS_RTS, what a QP is shown as before it is connected, and after that
- *	as long as it is RTR; changed while the QP is held
  * @by_number: @peer is valid; changed under @mutex
  * @closed: idle after an orderly close, which may be asked for again; the QP is held
  */
 struct kiw_qp {
 	struct ib_qp			ibqp;
 	struct kiw_device		*dev;
-	struct kiw_owner		own;
+	struct kiw_core			core;
 	refcount_t			ref;
-	u8				state;
 	bool				dying;
 	u8				caps;
 	u8				asked;
@@ -79,14 +68,8 @@ struct kiw_qp {
 		struct kiw_ud		*ud;
 	};
 
-	struct kiw_sq			sq;
-	struct kiw_rq			rq;
-
 	struct kiw_peer			*peer;
 	struct pid			*owner;
-	u16				ird;
-	u16				ord;
-	u8				shown;
 	bool				by_number;
 	bool				closed;
 };
@@ -147,31 +130,8 @@ static inline void kiw_qp_raise_last_wqe(struct kiw_qp *qp)
  */
 static inline bool kiw_qp_is_over(const struct kiw_qp *qp)
 {
-	return qp->state == KIW_QP_ERROR ||
-	       (qp->state == KIW_QP_IDLE && qp->closed && !qp->by_number);
-}
-
-/** kiw_qp_open_rings() - the process finds rings that are neither drained nor flushed; QP held */
-static inline void kiw_qp_open_rings(struct kiw_qp *qp)
-{
-	kiw_sq_flag(&qp->sq, 0);
-	kiw_rq_open(&qp->rq);
-}
-
-/* kiw_qp_flush_sq() - as kiw_sq_flush(): the oldest request tells of a silent peer; QP held */
-static inline void kiw_qp_flush_sq(struct kiw_qp *qp)
-{
-	bool silent = READ_ONCE(qp->by_number) && qp->peer->silent;
-
-	if (kiw_sq_flush(&qp->sq, silent ? IB_WC_RETRY_EXC_ERR : IB_WC_WR_FLUSH_ERR) && silent)
-		qp->peer->silent = false;
-}
-
-/* kiw_qp_lost_peer() - what is undone fails because the peer is silent; the QP is held */
-static inline void kiw_qp_lost_peer(struct kiw_qp *qp)
-{
-	if (READ_ONCE(qp->by_number))
-		qp->peer->silent = true;
+	return qp->core.state == KIW_QP_ERROR ||
+	       (qp->core.state == KIW_QP_IDLE && qp->closed && !qp->by_number);
 }
 
 /* kiw_qp_await_peer() - a request waits for the peer, from the first one on; mutex held */

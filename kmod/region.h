@@ -34,7 +34,7 @@
 #include <linux/types.h>
 #include <linux/xarray.h>
 
-#include "proto/verdict.h"
+#include "proto/fault.h"
 
 struct ib_pd;
 struct kiw_bind_args;
@@ -117,24 +117,6 @@ struct kiw_window {
 	struct kiw_region	*parent;
 	const struct kiw_owner	*owner;
 	struct rb_node		link;
-};
-
-/**
- * enum kiw_region_fault - why a region may not be used
- * @KIW_REGION_OK: it may
- * @KIW_REGION_STAG: there is none, or it isn't valid
- * @KIW_REGION_PD: it belongs to another protection domain, or is a window of another queue pair
- * @KIW_REGION_ACCESS: a right is missing
- * @KIW_REGION_BOUNDS: not all bytes lie in it
- * @KIW_REGION_WRAP: address plus length reach 2^64
- */
-enum kiw_region_fault {
-	KIW_REGION_OK = 0,
-	KIW_REGION_STAG,
-	KIW_REGION_PD,
-	KIW_REGION_ACCESS,
-	KIW_REGION_BOUNDS,
-	KIW_REGION_WRAP,
 };
 
 /**
@@ -294,12 +276,6 @@ void kiw_region_unbind(struct kiw_window *window);
  */
 void kiw_region_unbind_all(const struct kiw_owner *owner);
 
-/** kiw_region_rdmap_error() - how a peer is told of a fault when it wants to read */
-enum kiw_err kiw_region_rdmap_error(enum kiw_region_fault fault);
-
-/** kiw_region_ddp_error() - how a peer is told of a fault when it wants to write */
-enum kiw_err kiw_region_ddp_error(enum kiw_region_fault fault);
-
 /** kiw_region_offset() - bytes between the start of the first page and an address in the region */
 static inline u64 kiw_region_offset(const struct kiw_region *region, u64 addr)
 {
@@ -312,7 +288,7 @@ static inline u64 kiw_region_offset(const struct kiw_region *region, u64 addr)
  * @addr: within the checked range
  * @len: in: bytes wanted, out: bytes in this page
  *
- * Return: the kernel's address of the byte, valid until kunmap_local().
+ * Return: the kernel's address of the byte, valid until kiw_region_unmap().
  */
 static inline void *kiw_region_chunk(const struct kiw_region *region, u64 addr, u32 *len)
 {
@@ -321,6 +297,12 @@ static inline void *kiw_region_chunk(const struct kiw_region *region, u64 addr, 
 
 	*len = min_t(u32, *len, PAGE_SIZE - in_page);
 	return kmap_local_page(region->pages[off >> PAGE_SHIFT]) + in_page;
+}
+
+/** kiw_region_unmap() - the last address of kiw_region_chunk() isn't used any more */
+static inline void kiw_region_unmap(void *p)
+{
+	kunmap_local(p);
 }
 
 #endif /* KIWARP_REGION_H */

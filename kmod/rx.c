@@ -7,7 +7,7 @@
 
 #include <net/tcp.h>
 
-#include "arrive.h"
+#include "session/arrive.h"
 #include "compat.h"
 #include "cursor.h"
 #include "stream.h"
@@ -15,29 +15,10 @@
 /* Bytes after which the pump lets others run. */
 #define RX_BUDGET (1U << 20)
 
-void kiw_rx_init(struct kiw_stream *s, u32 caps)
-{
-	s->rx_first = true;
-	kiw_receive_init(&s->rx, tcp_sk(s->sk)->copied_seq, s->neg.crc, s->neg.markers_rx,
-			 s->neg.ext ? caps & KIW_ARRIVE_CAPS : 0);
-}
-
-/* The responder may send once it has seen a good FPDU (RFC 5044 section 7.1.2). */
-static void rx_first(struct kiw_stream *s)
-{
-	s->rx_first = false;
-	if (s->tx.gate)
-		return;
-	s->tx.gate = true;
-	kiw_stream_kick(s);
-	if (s->inbox)
-		kiw_inbox_post(s->inbox, KIW_INBOX_ESTABLISHED);
-}
-
 /* Feed the machine until it is stopped, starves, or has used up its budget. Return: FPDUs. */
 static u32 rx_feed(struct kiw_stream *s, struct kiw_source *src)
 {
-	struct kiw_receive *rx = &s->rx;
+	struct kiw_receive *rx = &s->ss.rx;
 	u32 start = src->seq;
 	u32 fpdus = 0;
 
@@ -51,13 +32,13 @@ static u32 rx_feed(struct kiw_stream *s, struct kiw_source *src)
 		switch (kiw_receive_step(rx, src)) {
 		case KIW_DONE:
 			fpdus++;
-			if (s->rx_first && !rx->stopped)
-				rx_first(s);
+			if (s->ss.rx_first && !rx->stopped)
+				kiw_session_first(&s->ss);
 			break;
 		case KIW_MORE:
 			return fpdus;
 		case KIW_BAD:
-			kiw_stream_fail(s, rx->err, kiw_receive_ulpdu(rx),
+			kiw_session_fail(&s->ss, rx->err, kiw_receive_ulpdu(rx),
 					kiw_receive_ulpdu_have(rx), kiw_receive_ulpdu_len(rx));
 			break;
 		}
@@ -77,7 +58,7 @@ static void rx_make_room(struct kiw_stream *s, u32 consumed, u32 missing)
 	const struct sk_buff *skb;
 	int room;
 
-	if (!s->neg.crc || missing <= tcp_receive_window(tcp_sk(sk)))
+	if (!s->ss.neg.crc || missing <= tcp_receive_window(tcp_sk(sk)))
 		return;
 	skb_queue_walk(&sk->sk_receive_queue, skb) {
 		if (!after(TCP_SKB_CB(skb)->end_seq, consumed))
@@ -91,7 +72,7 @@ static void rx_make_room(struct kiw_stream *s, u32 consumed, u32 missing)
 
 void kiw_rx_pump(struct kiw_stream *s)
 {
-	struct kiw_receive *rx = &s->rx;
+	struct kiw_receive *rx = &s->ss.rx;
 	struct sock *sk = s->sk;
 	u32 first = tcp_sk(sk)->copied_seq;
 	u32 start = first + s->rx_taken;
@@ -103,7 +84,7 @@ void kiw_rx_pump(struct kiw_stream *s)
 	readable = kiw_cursor_open(&cur, &ahead, sk, start, first + tcp_inq(sk));
 	fpdus = rx_feed(s, &cur.source);
 	if (!readable && !rx->stopped)
-		kiw_stream_broken_off(s, KIW_EV_LLP_LOST);
+		kiw_session_broken_off(&s->ss, KIW_EV_LLP_LOST);
 	/* TCP is to call back only when so many are there, beyond those that are consumed. */
 	WRITE_ONCE(sk->sk_rcvlowat,
 		   rx->stopped ? 1 :
@@ -123,10 +104,10 @@ void kiw_rx_done(struct kiw_stream *s)
 {
 	if (!s->rx_taken)
 		return;
-	/* The peer's request waits for it: not only when we have something to send, or 40 ms later. */
-	if (s->tx.acked && s->rx_ended)
+	/* The peer's request waits for it: TCP alone waits for more to send, or 40 ms. */
+	if (s->ss.tx.acked && s->ss.rx_ended)
 		inet_csk_exit_pingpong_mode(s->sk);
-	s->rx_ended = false;
+	s->ss.rx_ended = false;
 	tcp_read_done(s->sk, s->rx_taken);
 	s->rx_taken = 0;
 }

@@ -11,15 +11,6 @@ struct kiw_stream;
 #define KIW_RX_WINDOW (2 * 65536)
 
 /**
- * kiw_rx_init() - prepare the receive side
- * @s: stream, zeroed but for what was agreed on; socket lock held
- * @caps: KIW_CAP_* that the process can be told of; no others are used, even if they were agreed on
- *
- * What TCP has not handed out yet is the stream's.
- */
-void kiw_rx_init(struct kiw_stream *s, u32 caps);
-
-/**
  * kiw_rx_pump() - take what TCP has for us
  * @s: stream; socket lock held, any context
  *

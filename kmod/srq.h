@@ -16,7 +16,7 @@
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
-#include "rq.h"
+#include "session/rq.h"
 
 /**
  * struct kiw_srq - a shared receive queue

@@ -36,7 +36,6 @@
 #define KIW_MAX_AH		(1 << 20)
 #define KIW_MAX_GROUP		65536
 #define KIW_MAX_RD_ATOM		128	/* IRD and ORD of one QP */
-#define KIW_MAX_MSG		(1U << 31)	/* bytes */
 #define KIW_MAX_MR_SIZE		min_t(u64, 1ULL << 39, SIZE_MAX)	/* bytes */
 
 /*

@@ -47,9 +47,9 @@ static void ud_flush(struct kiw_ud *ud)
 
 	lockdep_assert_held(&ud->qp->mutex);
 	kiw_ud_unsend(ud);
-	kiw_qp_flush_sq(ud->qp);
+	kiw_core_flush_sq(&ud->qp->core);
 	spin_lock_bh(&ud->lock);
-	kiw_rq_flush(&ud->qp->rq, NULL);
+	kiw_rq_flush(&ud->qp->core.rq, NULL);
 	kiw_ud_record_flush(ud);
 	swap(last, ud->last);
 	spin_unlock_bh(&ud->lock);
@@ -270,7 +270,7 @@ static void ud_prepare(struct kiw_ud *ud)
 
 int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 {
-	u32 sges = qp->sq.max_sge + qp->rq.max_sge;
+	u32 sges = qp->core.sq.max_sge + qp->core.rq.max_sge;
 	struct kiw_ud *ud;
 	int err;
 
@@ -280,9 +280,9 @@ int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 	ud->qp = qp;
 	spin_lock_init(&ud->lock);
 	ud->state = IB_QPS_RESET;
-	kiw_rq_call(&qp->rq);	/* the doorbell refuses what is posted */
+	kiw_rq_call(&qp->core.rq);	/* the doorbell refuses what is posted */
 	ud->req.sge = ud->sge;
-	ud->recv.sge = ud->sge + qp->sq.max_sge;
+	ud->recv.sge = ud->sge + qp->core.sq.max_sge;
 	ud->seg_size = req->seg_size ?: KIW_RECORD_SEG_SIZE;
 	/* Peers remember messages of one that had the port before. */
 	ud->write_id = get_random_u32();
@@ -377,10 +377,10 @@ static int ud_change(struct kiw_ud *ud, const struct ib_qp_attr *attr, int mask)
 		WRITE_ONCE(ud->qkey, RDMA_UDP_QKEY);
 	if (to == IB_QPS_RESET) {
 		kiw_ud_record_forget(ud);
-		kiw_rq_forget(&ud->qp->rq);
-		kiw_rq_call(&ud->qp->rq);	/* the doorbell refuses what is posted */
+		kiw_rq_forget(&ud->qp->core.rq);
+		kiw_rq_call(&ud->qp->core.rq);	/* the doorbell refuses what is posted */
 	} else if (from == IB_QPS_RESET) {
-		kiw_rq_open(&ud->qp->rq);
+		kiw_rq_open(&ud->qp->core.rq);
 	}
 	if (to == IB_QPS_ERR)
 		ud_enter_error(ud);
@@ -403,8 +403,8 @@ int kiw_ud_modify(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 		ud_flush(ud);
 	} else if (!ret && READ_ONCE(ud->state) == IB_QPS_RESET) {
 		kiw_ud_unsend(ud);
-		kiw_sq_forget(&qp->sq);
-		kiw_sq_flag(&qp->sq, 0);
+		kiw_sq_forget(&qp->core.sq);
+		kiw_sq_flag(&qp->core.sq, 0);
 	}
 	mutex_unlock(&qp->mutex);
 	return ret;

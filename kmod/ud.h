@@ -27,8 +27,8 @@
 #include <rdma/ib_verbs.h>
 
 #include "batch.h"
-#include "rq.h"
-#include "sq.h"
+#include "session/rq.h"
+#include "session/sq.h"
 
 struct kiw_qp;
 struct kiw_ud_records;

@@ -218,8 +218,8 @@ static bool record_report(struct kiw_ud *ud, const struct record_key *key,
 		};
 	} c = {};
 
-	c.first.cookie = qp->own.cookie;
-	c.first.qp_num = qp->own.num;
+	c.first.cookie = qp->core.own.cookie;
+	c.first.qp_num = qp->core.own.num;
 	c.first.byte_len = r->valid;
 	c.first.wq_index = key->id;
 	c.first.src_qp = key->port;
@@ -228,7 +228,7 @@ static bool record_report(struct kiw_ud *ud, const struct record_key *key,
 	/* A sender knows nothing of what the target waits for. */
 	c.first.flags = KIW_CQE_SOLICITED;
 	c.second.addr = r->write.to;
-	c.second.cookie = qp->own.cookie;
+	c.second.cookie = qp->core.own.cookie;
 	kiw_record_map(r, (u64 *)c.second.map);
 	c.second.opcode = KIW_WR_RECORD;
 	c.second.status = status;
@@ -304,7 +304,8 @@ static bool record_drop(struct kiw_ud *ud, enum kiw_stat why)
 /* May the peer write to all of the message? One without bytes needs a region, too. */
 static bool record_may_write(const struct kiw_ud *ud, const struct kiw_dgram_write *w)
 {
-	return !kiw_region_check(&ud->qp->own, w->stag, IB_ACCESS_REMOTE_WRITE, w->to, w->length);
+	return !kiw_region_check(&ud->qp->core.own, w->stag, IB_ACCESS_REMOTE_WRITE, w->to,
+				 w->length);
 }
 
 static bool record_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
@@ -316,7 +317,7 @@ static bool record_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 	if (!d->payload_len)
 		return record_may_write(ud, &d->write);
 	kiw_ud_source_open(&src, packet, d);
-	fault = kiw_ud_place(&ud->qp->own, &src, d->write.stag, IB_ACCESS_REMOTE_WRITE,
+	fault = kiw_ud_place(&ud->qp->core.own, &src, d->write.stag, IB_ACCESS_REMOTE_WRITE,
 			     d->write.to + d->offset, d->payload_len);
 	kiw_ud_source_close(&src);
 	if (fault)

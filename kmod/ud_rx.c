@@ -131,7 +131,7 @@ static bool udrx_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 	/* In front of the message */
 	src.p = (const u8 *)&grh;
 	src.n = KIW_GRH_LEN;
-	placed = udrx_to_list(&ud->qp->own, &src, ud->recv.sge, KIW_GRH_LEN + d->payload_len);
+	placed = udrx_to_list(&ud->qp->core.own, &src, ud->recv.sge, KIW_GRH_LEN + d->payload_len);
 	kiw_ud_source_close(&src);
 	return placed;
 }
@@ -154,21 +154,21 @@ static bool udrx_complete(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 
 	if (received.len > recv->room) {
 		kiw_stat_inc(stats, KIW_STAT_UD_TOO_LONG);
-		return kiw_rq_fail(&ud->qp->rq, recv, IB_WC_LOC_LEN_ERR);
+		return kiw_rq_fail(&ud->qp->core.rq, recv, IB_WC_LOC_LEN_ERR);
 	}
 	if (!udrx_place(ud, packet, d)) {
 		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
-		return kiw_rq_fail(&ud->qp->rq, recv, IB_WC_LOC_PROT_ERR);
+		return kiw_rq_fail(&ud->qp->core.rq, recv, IB_WC_LOC_PROT_ERR);
 	}
 	kiw_traffic_received(stats, packet->len, 1);
 	received.from = ntohs(udp_hdr(packet->skb)->source);
-	return kiw_rq_complete(&ud->qp->rq, recv, &received);
+	return kiw_rq_complete(&ud->qp->core.rq, recv, &received);
 }
 
 static enum kiw_take udrx_take(struct kiw_ud *ud)
 {
 	struct kiw_qp *qp = ud->qp;
-	enum kiw_take take = kiw_rq_take(&qp->rq, &ud->recv);
+	enum kiw_take take = kiw_rq_take(&qp->core.rq, &ud->recv);
 
 	if (take == KIW_TAKE_NONE && qp->ibqp.srq)
 		take = kiw_srq_take(to_kiw_srq(qp->ibqp.srq), NULL, &ud->recv);
@@ -206,7 +206,7 @@ static bool udrx_deliver(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 		return udrx_complete(ud, packet, d);
 	case KIW_TAKE_BAD:
 		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
-		return kiw_rq_fail(&ud->qp->rq, &ud->recv, IB_WC_LOC_QP_OP_ERR);
+		return kiw_rq_fail(&ud->qp->core.rq, &ud->recv, IB_WC_LOC_QP_OP_ERR);
 	case KIW_TAKE_RING:
 		kiw_stat_inc(stats, KIW_STAT_RING_ERRORS);
 		return false;

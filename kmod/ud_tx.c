@@ -14,8 +14,8 @@
 #include <linux/udp.h>
 #include <net/sock.h>
 
-#include "builder.h"
-#include "cqe.h"
+#include "session/builder.h"
+#include "session/cqe.h"
 #include "qp.h"
 #include "ud.h"
 #include "ud_path.h"
@@ -127,7 +127,7 @@ static int udtx_build(struct kiw_ud *ud, const u8 *hdr, u32 hdr_len, u32 payload
 {
 	struct kiw_builder f = {
 		.batch = &ud->train.batch,
-		.owner = &ud->qp->own,
+		.owner = &ud->qp->core.own,
 		.gfp = ud->sock->sk->sk_allocation,
 	};
 	int ret;
@@ -219,7 +219,7 @@ static int udtx_add(struct kiw_ud *ud)
 /* Fill the train from the ring. Return: KIW_UD_SENT_SOME if there may be more in it. */
 static enum kiw_ud_sent udtx_fill(struct kiw_ud *ud)
 {
-	struct kiw_sq *sq = &ud->qp->sq;
+	struct kiw_sq *sq = &ud->qp->core.sq;
 	int status = IB_WC_SUCCESS;
 
 	while (status == IB_WC_SUCCESS) {
@@ -316,7 +316,7 @@ static int udtx_push(struct kiw_ud *ud)
  */
 static void udtx_train_end(struct kiw_ud *ud, int status)
 {
-	struct kiw_sq *sq = &ud->qp->sq;
+	struct kiw_sq *sq = &ud->qp->core.sq;
 	u32 i, end;
 
 	if (status != IB_WC_SUCCESS && ud->write_done)
@@ -376,7 +376,7 @@ static enum kiw_ud_sent udtx_next(struct kiw_ud *ud, int *budget)
 
 static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
 {
-	struct kiw_sq *sq = &ud->qp->sq;
+	struct kiw_sq *sq = &ud->qp->core.sq;
 	enum kiw_ud_sent sent = KIW_UD_SENT_SOME;
 
 	WRITE_ONCE(ud->stalled, false);
@@ -384,7 +384,7 @@ static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
 	while (sent == KIW_UD_SENT_SOME && budget > 0) {
 		sent = udtx_next(ud, &budget);
 		if (sq->next - sq->done >= KIW_CQE_BATCH || sent != KIW_UD_SENT_SOME) {
-			if (!kiw_sq_complete(&ud->qp->sq))
+			if (!kiw_sq_complete(&ud->qp->core.sq))
 				return KIW_UD_SENT_BROKEN;
 		}
 		if (sent == KIW_UD_SENT_ALL && kiw_sq_rest(sq)) {

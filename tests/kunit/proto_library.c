@@ -9,6 +9,7 @@
 #include "../../kmod/proto/ddp.c"
 #include "../../kmod/proto/ddp_build.c"
 #include "../../kmod/proto/dgram.c"
+#include "../../kmod/proto/fault.c"
 #include "../../kmod/proto/fpdu.c"
 #include "../../kmod/proto/mpa_frame.c"
 #include "../../kmod/proto/mpa_terms.c"

@@ -1,12 +1,11 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* A ring of requests or completions: memory, wherever it comes from. */
-#ifndef KIWARP_RING_H
-#define KIWARP_RING_H
+#ifndef KIW_SESSION_RING_H
+#define KIW_SESSION_RING_H
 
-#include <linux/types.h>
-#include <asm/barrier.h>
 
 #include "kiwarp-abi.h"
+#include "../proto/os.h"
 
 struct kiw_arena;
 
@@ -39,4 +38,12 @@ static inline void *kiw_ring_slot(const struct kiw_ring_map *map, u32 index, u32
 	return map->mem + KIW_RING_HEADER + (size_t)(index & (entries - 1)) * map->stride;
 }
 
-#endif /* KIWARP_RING_H */
+/* Outcome of looking for a request */
+enum kiw_take {
+	KIW_TAKE_NONE,		/* the ring is empty */
+	KIW_TAKE_ONE,
+	KIW_TAKE_BAD,		/* the request is wrong, and has to complete with an error */
+	KIW_TAKE_RING,		/* the ring's index is nonsense */
+};
+
+#endif /* KIW_SESSION_RING_H */

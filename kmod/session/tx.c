@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Transmit. FPDUs go into a batch (message.c, builder.c), and TCP gets the pages of a whole batch
  * in one call, without another copy where it can splice.
@@ -10,11 +10,9 @@
  */
 #include "tx.h"
 
-#include <net/tcp.h>
 
-#include "lend.h"
 #include "message.h"
-#include "stream.h"
+#include "session.h"
 
 /*
  * FPDUs, and requests without one, that a run takes for each batch it may hand over: short ones
@@ -22,40 +20,40 @@
  */
 #define TX_PUTS 256
 
-bool kiw_tx_pending(const struct kiw_stream *s)
+bool kiw_tx_pending(const struct kiw_session *s)
 {
-	kiw_stream_assert_held(s);
+	kiw_carrier_assert_held(s);
 	return s->tx.term_len || kiw_batch_unsent(&s->tx.batch);
 }
 
-bool kiw_tx_begun(const struct kiw_stream *s)
+bool kiw_tx_begun(const struct kiw_session *s)
 {
 	const struct kiw_tx *tx = &s->tx;
 
 	/* What was taken out of the ring isn't with TCP before @sent_index says so. */
 	return kiw_tx_pending(s) || kiw_reads_in_len(&tx->reads_in) ||
-	       kiw_reads_out_len(&tx->reads_out) || s->qp->sq.next != tx->sent_index;
+	       kiw_reads_out_len(&tx->reads_out) || s->core->sq.next != tx->sent_index;
 }
 
-bool kiw_tx_unfinished(const struct kiw_stream *s)
+bool kiw_tx_unfinished(const struct kiw_session *s)
 {
-	return kiw_tx_begun(s) || kiw_sq_posted(&s->qp->sq);
+	return kiw_tx_begun(s) || kiw_sq_posted(&s->core->sq);
 }
 
 /* --- the next message ---------------------------------------------------------------------- */
 
 /* Can the connection do what was posted? */
-static bool tx_possible(const struct kiw_stream *s, const struct kiw_send_op *op)
+static bool tx_possible(const struct kiw_session *s, const struct kiw_send_op *op)
 {
-	return !(op->cap & ~s->rx.caps) && (!kiw_send_is_answered(op) || s->qp->ord);
+	return !(op->cap & ~s->rx.caps) && (!kiw_send_is_answered(op) || s->core->ord);
 }
 
 /* Take the next request. Return: whether there is one. */
-static bool tx_take(struct kiw_stream *s)
+static bool tx_take(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 
-	switch (kiw_sq_take(&s->qp->sq, &tx->req)) {
+	switch (kiw_sq_take(&s->core->sq, &tx->req)) {
 	case KIW_TAKE_NONE:
 		return false;
 	case KIW_TAKE_ONE:
@@ -66,8 +64,8 @@ static bool tx_take(struct kiw_stream *s)
 	case KIW_TAKE_BAD:
 		break;
 	case KIW_TAKE_RING:
-		kiw_stat_inc(&s->dev->stats, KIW_STAT_RING_ERRORS);
-		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+		kiw_carrier_count(s, KIW_STAT_RING_ERRORS);
+		kiw_session_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 		return false;
 	}
 	kiw_message_failed(s, IB_WC_LOC_QP_OP_ERR);
@@ -83,7 +81,7 @@ static void tx_start(struct kiw_tx *tx, enum kiw_message message)
 }
 
 /* Start the next request, if there is one and nothing holds it back. */
-static bool tx_start_request(struct kiw_stream *s)
+static bool tx_start_request(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	u32 reads = kiw_reads_out_len(&tx->reads_out);
@@ -93,7 +91,7 @@ static bool tx_start_request(struct kiw_stream *s)
 	/* Both end with an answer, which has the stream looked at again. */
 	if (reads && (tx->req.wqe.flags & KIW_WQE_FENCE))
 		return false;
-	if (kiw_send_is_answered(&kiw_send_ops[tx->req.wqe.opcode]) && reads >= s->qp->ord)
+	if (kiw_send_is_answered(&kiw_send_ops[tx->req.wqe.opcode]) && reads >= s->core->ord)
 		return false;
 	tx->taken = false;
 	tx_start(tx, KIW_MESSAGE_REQUEST);
@@ -104,15 +102,15 @@ static bool tx_start_request(struct kiw_stream *s)
  * Is there a response to start? An atomic waits for loans: the pages of a Read before it may still
  * be TCP's, and what it changes must not go out as what was there before.
  */
-static bool tx_may_respond(const struct kiw_stream *s)
+static bool tx_may_respond(const struct kiw_session *s)
 {
 	const struct kiw_reads_in *in = &s->tx.reads_in;
 
-	return kiw_reads_in_len(in) && !(kiw_read_in_oldest(in)->atomic && kiw_stream_lends(s));
+	return kiw_reads_in_len(in) && !(kiw_read_in_oldest(in)->atomic && kiw_carrier_lends(s));
 }
 
 /* Choose the next message: requests and responses take turns. */
-static bool tx_start_message(struct kiw_stream *s)
+static bool tx_start_message(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	bool response = tx_may_respond(s);
@@ -138,7 +136,7 @@ static bool tx_may_start(const struct kiw_tx *tx)
  * Will another batch follow at once? The next message is started to be sure: what TCP keeps back
  * for it, to fill a segment, must not wait for anything else.
  */
-static bool tx_goes_on(struct kiw_stream *s)
+static bool tx_goes_on(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 
@@ -152,7 +150,7 @@ static bool tx_goes_on(struct kiw_stream *s)
  * Put one more FPDU into the batch.
  * Return: 1, 0 when there is nothing to send, or -ENOMEM.
  */
-static int tx_put_next(struct kiw_stream *s)
+static int tx_put_next(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	int ret;
@@ -179,10 +177,10 @@ static int tx_put_next(struct kiw_stream *s)
  * among them completes when it is answered; an answer may even have come before this, so that its
  * slot is another request's already.
  */
-static void tx_requests_done(struct kiw_stream *s)
+static void tx_requests_done(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
-	struct kiw_sq *sq = &s->qp->sq;
+	struct kiw_sq *sq = &s->core->sq;
 	u32 index = tx->acked_index;
 
 	if ((s32)(tx->free_index - index) < 0)
@@ -194,20 +192,20 @@ static void tx_requests_done(struct kiw_stream *s)
 		    !kiw_send_is_answered(&kiw_send_ops[swr->op]))
 			swr->done = true;
 	}
-	if (!kiw_sq_complete(&s->qp->sq))
-		kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+	if (!kiw_sq_complete(&s->core->sq))
+		kiw_session_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 }
 
-static void tx_take_acks(struct kiw_stream *s)
+static void tx_take_acks(struct kiw_session *s)
 {
-	kiw_acks_take(&s->tx.acks, tcp_sk(s->sk)->snd_una, &s->tx.acked_index);
+	kiw_acks_take(&s->tx.acks, kiw_carrier_acked(s), &s->tx.acked_index);
 }
 
 /*
  * All that was put into batches is with TCP: the requests that end there are done, or will be with
  * the last loan or by an acknowledgement.
  */
-static void tx_requests_sent(struct kiw_stream *s)
+static void tx_requests_sent(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 
@@ -215,113 +213,83 @@ static void tx_requests_sent(struct kiw_stream *s)
 		return;
 	tx->sent_index = tx->batch_index;
 	if (tx->acked)
-		kiw_acks_add(&tx->acks, tx->sent_index, tcp_sk(s->sk)->write_seq);
+		kiw_acks_add(&tx->acks, tx->sent_index, kiw_carrier_sent(s));
 	else
 		tx->acked_index = tx->sent_index;
-	if (kiw_stream_lends(s))
-		kiw_lend_hold(s, tx->sent_index);
+	if (kiw_carrier_lends(s))
+		kiw_carrier_hold(s, tx->sent_index);
 	else
 		tx->free_index = tx->sent_index;
 	tx_take_acks(s);
 	tx_requests_done(s);
 }
 
-static void tx_count(struct kiw_stream *s, u32 bytes, u32 lent, u32 fpdus)
+void kiw_tx_count(struct kiw_session *s, u32 bytes, u32 lent, u32 fpdus)
 {
-	kiw_traffic_sent(&s->dev->stats, bytes, lent, fpdus);
+	kiw_carrier_count_sent(s, bytes, lent, fpdus);
 	s->tx.sent_bytes += bytes;
 	s->tx.lent_bytes += lent;
 	s->tx.sent_fpdus += fpdus;
 }
 
 /* TCP has the whole batch. */
-static void tx_batch_done(struct kiw_stream *s)
+static void tx_batch_done(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_loan *loan = tx->batch.loan;
 
-	tx_count(s, tx->batch.len, tx->batch.lent, tx->batch.fpdus);
+	kiw_tx_count(s, tx->batch.len, tx->batch.lent, tx->batch.fpdus);
 	kiw_batch_clear(&tx->batch);
 	tx_requests_sent(s);
 	kiw_loan_put(loan, true);
 }
 
-void kiw_tx_take_back(struct kiw_stream *s)
+void kiw_tx_take_back(struct kiw_session *s)
 {
-	kiw_lend_over(s, &s->tx.free_index);
+	kiw_carrier_take_back(s, &s->tx.free_index);
 	tx_take_acks(s);
-	if (s->qp->state != KIW_QP_ERROR)
+	if (s->core->state != KIW_QP_ERROR)
 		tx_requests_done(s);
 }
 
-bool kiw_tx_awaits(const struct kiw_stream *s)
+bool kiw_tx_awaits(const struct kiw_session *s)
 {
-	return kiw_stream_lends(s) || s->tx.acks.num;
+	return kiw_carrier_lends(s) || s->tx.acks.num;
 }
 
-bool kiw_tx_acked(const struct kiw_stream *s)
+bool kiw_tx_acked(const struct kiw_session *s)
 {
-	kiw_stream_assert_held(s);
-	return kiw_acks_any(&s->tx.acks, tcp_sk(s->sk)->snd_una);
+	kiw_carrier_assert_held(s);
+	return kiw_acks_any(&s->tx.acks, kiw_carrier_acked(s));
 }
 
-void kiw_tx_drop(struct kiw_stream *s)
+void kiw_tx_drop(struct kiw_session *s)
 {
 	struct kiw_loan *loan = s->tx.batch.loan;
 	bool any = s->tx.batch.sent;
 
-	kiw_stream_assert_held(s);
-	kiw_batch_uncharge(&s->tx.batch, s->sk);
-	kiw_batch_clear(&s->tx.batch);
+	kiw_carrier_assert_held(s);
+	kiw_carrier_drop(s);
 	kiw_loan_put(loan, any);
-}
-
-/*
- * The bytes of the batch that TCP took count as sent now. How many of them were lent isn't known
- * any more: mostly all.
- */
-static bool tx_own_batch(struct kiw_stream *s)
-{
-	struct kiw_batch *b = &s->tx.batch;
-	u32 sent = b->sent, lent = min(b->lent, sent);
-	struct kiw_loan *loan = b->loan;
-
-	if (!loan)
-		return true;
-	if (!kiw_batch_own(b, s->sk->sk_allocation))
-		return false;
-	b->loan = NULL;
-	kiw_batch_uncharge(b, s->sk);
-	kiw_batch_charge(b, s->sk);	/* its bytes are copied now */
-	tx_count(s, sent, lent, 0);
-	kiw_loan_put(loan, sent);
-	return true;
-}
-
-bool kiw_tx_call_back(struct kiw_stream *s)
-{
-	kiw_stream_assert_held(s);
-	return kiw_lend_copy(s) && tx_own_batch(s);
 }
 
 /*
  * May the batch get one more FPDU? TCP may refuse the batch for want of room or memory, and then
  * one FPDU at most is to stay with us.
  */
-static bool tx_batch_takes(struct kiw_stream *s)
+static bool tx_batch_takes(struct kiw_session *s)
 {
 	struct kiw_batch *b = &s->tx.batch;
 
 	if (!kiw_batch_whole(b) || !kiw_batch_open(b))
 		return false;
-	return !b->len ||
-	       ((int)b->len < sk_stream_wspace(s->sk) && kiw_batch_afford(b, s->sk));
+	return !b->len || kiw_carrier_takes(s);
 }
 
-static bool tx_run(struct kiw_stream *s, int budget)
+static bool tx_run(struct kiw_session *s, int budget)
 {
 	struct kiw_tx *tx = &s->tx;
-	struct kiw_sq *sq = &s->qp->sq;
+	struct kiw_sq *sq = &s->core->sq;
 	int puts = budget * TX_PUTS;
 	int ret, err;
 
@@ -331,14 +299,14 @@ static bool tx_run(struct kiw_stream *s, int budget)
 		for (ret = 1; ret > 0 && puts > 0 && tx_batch_takes(s); puts--)
 			ret = tx_put_next(s);
 		if (kiw_batch_unsent(&tx->batch)) {
-			err = kiw_batch_push(&tx->batch, s->sk, ret > 0 && tx_goes_on(s));
-			if (err == -EAGAIN) {	/* the write-space callback takes over */
+			err = kiw_carrier_push(s, ret > 0 && tx_goes_on(s));
+			if (err == -EAGAIN || err == -ENOMEM) {
 				tx->stuck = true;
-				tx->starved = sk_stream_memory_free(s->sk);
+				tx->starved = err == -ENOMEM;
 				return tx->starved;
 			}
 			if (err && err != -EINTR) {
-				kiw_stream_broken_off(s, KIW_EV_LLP_LOST);
+				tx->lost = true;
 				return false;
 			}
 			if (!err)
@@ -361,26 +329,21 @@ static bool tx_run(struct kiw_stream *s, int budget)
 	return true;
 }
 
-bool kiw_tx_run(struct kiw_stream *s, int budget)
+bool kiw_tx_run(struct kiw_session *s, int budget)
 {
-	struct kiw_batch *batch = &s->tx.batch;
+	struct kiw_tx *tx = &s->tx;
 	bool more = true;
 
-	kiw_stream_assert_held(s);
+	kiw_carrier_assert_held(s);
 	if (s->gone)
 		return false;
-	kiw_batch_uncharge(batch, s->sk);
-	s->tx.stuck = false;
-	s->tx.starved = !kiw_batch_begin(batch, s->sk->sk_allocation);
-	if (!s->tx.starved)
+	tx->stuck = false;
+	tx->starved = !kiw_carrier_begin(s);
+	if (!tx->starved)
 		more = tx_run(s, budget);
 	/* What was to be lent may have been undone. */
-	if (batch->loan && !batch->len)
+	if (tx->batch.loan && !tx->batch.len)
 		kiw_tx_drop(s);
-	kiw_batch_end(batch);
-	kiw_batch_charge(batch, s->sk);
-	/* Acknowledgements call back, see pump.c. */
-	if (kiw_tx_awaits(s))
-		set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
+	kiw_carrier_end(s, kiw_tx_awaits(s));
 	return more;
 }

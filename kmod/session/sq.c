@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Send queues. What a process can scribble on is read once: indexes by a single load, requests by a
  * copy into memory that only the kernel sees; the checks look at the copy.
@@ -6,8 +6,7 @@
 #include "sq.h"
 
 #include "cqe.h"
-#include "types.h"
-#include "proto/ddp.h"
+#include "../proto/ddp.h"
 
 const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS] = {
 	[KIW_WR_SEND] = { KIW_SEND_UNTAGGED, KIW_OP_SEND, KIW_OP_SEND_SE, KIW_WQE_FLAGS },

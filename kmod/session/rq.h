@@ -1,11 +1,11 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Receive queues: requests taken out of the mapped ring, their completion and their flush. A ring
  * is a QP's own, or that of a shared receive queue (srq.h), to which all but completing and
  * flushing applies, too.
  */
-#ifndef KIWARP_RQ_H
-#define KIWARP_RQ_H
+#ifndef KIW_SESSION_RQ_H
+#define KIW_SESSION_RQ_H
 
 #include "kiwarp-abi.h"
 #include "ring.h"
@@ -122,4 +122,4 @@ void kiw_rq_forget(struct kiw_rq *rq);
  */
 void kiw_rq_flush(struct kiw_rq *rq, struct kiw_recv_req *req);
 
-#endif /* KIWARP_RQ_H */
+#endif /* KIW_SESSION_RQ_H */

@@ -1,15 +1,15 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Transmit: which message is next, its FPDUs, and what TCP takes of them. */
-#ifndef KIWARP_TX_H
-#define KIWARP_TX_H
+#ifndef KIW_SESSION_TX_H
+#define KIW_SESSION_TX_H
 
-#include "batch.h"
+#include "port.h"
 #include "reads.h"
 #include "sq.h"
-#include "proto/acks.h"
-#include "proto/term.h"
+#include "../proto/acks.h"
+#include "../proto/term.h"
 
-struct kiw_stream;
+struct kiw_session;
 
 /**
  * enum kiw_message - the message under way
@@ -24,13 +24,14 @@ enum kiw_message {
 };
 
 /**
- * struct kiw_tx - where the transmit side stands; socket lock
+ * struct kiw_tx - where the transmit side stands
  * @gate: FPDUs may be sent; a responder waits for the first one of its peer
  * @stopped: no message but a Terminate may be started
  * @taken: @req has been taken out of the ring, but is held back
  * @response_turn: the next message is a Read Response, if there is one
  * @starved: the last run ended for want of memory
  * @stuck: the last run left something that the next acknowledgement lets go on
+ * @lost: TCP says that the connection is gone
  * @written: the Write of the request under way is in FPDUs, its Immediate Data aren't
  * @acked: a request completes when the peer's TCP has acknowledged it; the peer's do, too
  * @message: under way
@@ -62,6 +63,7 @@ struct kiw_tx {
 	bool			response_turn;
 	bool			starved;
 	bool			stuck;
+	bool			lost;
 	bool			written;
 	bool			acked;
 	u8			message;
@@ -92,49 +94,46 @@ struct kiw_tx {
 
 /**
  * kiw_tx_run() - send what may be sent
- * @s: stream; socket lock held, as owner or by TCP in softirq
+ * @s: session with a queue pair; held
  * @budget: batches to hand to TCP at most; it limits the requests that are carried out, too
  *
+ * Where TCP finds that the connection is gone, @s->tx.lost is set.
+ *
  * Return: true when it stopped before it was through and wants to be called again: memory was
- * short, or it had its share. After a full socket the write-space callback takes over.
+ * short, or it had its share. Where TCP had no room, @s->tx.stuck is set: room is a reason to call
+ * again.
  */
-bool kiw_tx_run(struct kiw_stream *s, int budget);
+bool kiw_tx_run(struct kiw_session *s, int budget);
 
 /**
- * kiw_tx_awaits() - is there a request with TCP that isn't complete; socket lock held
+ * kiw_tx_awaits() - is there a request with TCP that isn't complete; held
  *
  * Its buffers are lent, or its acknowledgement is awaited.
  */
-bool kiw_tx_awaits(const struct kiw_stream *s);
+bool kiw_tx_awaits(const struct kiw_session *s);
 
-/** kiw_tx_acked() - has the peer acknowledged requests that aren't complete; socket lock held */
-bool kiw_tx_acked(const struct kiw_stream *s);
+/** kiw_tx_acked() - has the peer acknowledged requests that aren't complete; held */
+bool kiw_tx_acked(const struct kiw_session *s);
 
 /**
  * kiw_tx_take_back() - complete requests whose loans are over, or that are acknowledged
- * @s: stream; socket lock held, any context
+ * @s: session; held, any context
  */
-void kiw_tx_take_back(struct kiw_stream *s);
+void kiw_tx_take_back(struct kiw_session *s);
 
-/**
- * kiw_tx_call_back() - neither TCP nor the batch is to have pages of a process any more
- * @s: stream; socket lock held, as owner
- *
- * Return: false if they may have some still, for want of memory. True: but for packets that are on
- * their way, see kiw_lend_copy().
- */
-bool kiw_tx_call_back(struct kiw_stream *s);
+/** kiw_tx_count() - count what TCP has taken; held */
+void kiw_tx_count(struct kiw_session *s, u32 bytes, u32 lent, u32 fpdus);
 
-/** kiw_tx_drop() - what TCP has not taken will never be sent; socket lock held */
-void kiw_tx_drop(struct kiw_stream *s);
+/** kiw_tx_drop() - what TCP has not taken will never be sent; held */
+void kiw_tx_drop(struct kiw_session *s);
 
-/** kiw_tx_pending() - is there anything that FIN would cut off; socket lock held */
-bool kiw_tx_pending(const struct kiw_stream *s);
+/** kiw_tx_pending() - is there anything that FIN would cut off; held */
+bool kiw_tx_pending(const struct kiw_session *s);
 
 /** kiw_tx_begun() - is anything that was begun yet to be given to TCP, or to be answered; locked */
-bool kiw_tx_begun(const struct kiw_stream *s);
+bool kiw_tx_begun(const struct kiw_session *s);
 
-/** kiw_tx_unfinished() - the same, or is a request posted; socket lock held */
-bool kiw_tx_unfinished(const struct kiw_stream *s);
+/** kiw_tx_unfinished() - the same, or is a request posted; held */
+bool kiw_tx_unfinished(const struct kiw_session *s);
 
-#endif /* KIWARP_TX_H */
+#endif /* KIW_SESSION_TX_H */

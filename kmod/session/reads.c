@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "reads.h"
 
-#include <linux/log2.h>
-#include <linux/slab.h>
+#include "port.h"
 
-#include "compat.h"
+
 
 int kiw_reads_init(struct kiw_reads_out *out, struct kiw_reads_in *in, u32 ord, u32 ird,
 		   u32 max_sge, void *room, size_t room_len)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * FPDUs are built in memory of ours: the payload is copied there once, with the CRC taken from the
  * copy, so that nobody can change what the CRC covers. Markers are put between the bytes while
@@ -6,9 +6,8 @@
  */
 #include "builder.h"
 
-#include "lend.h"
-#include "proto/crc.h"
-#include "proto/wire.h"
+#include "../proto/crc.h"
+#include "../proto/wire.h"
 
 /* PAD, a marker and the CRC */
 #define FPDU_TAIL_MAX (KIW_FPDU_PAD_MAX + KIW_MARKER_SIZE + KIW_FPDU_CRC_SIZE)
@@ -146,7 +145,7 @@ static int builder_copy_region(struct kiw_builder *f, u32 stag, int access, u64 
 			chunk = part - done;
 			from = kiw_region_chunk(f->batch->use.region, addr + done, &chunk);
 			builder_copy(f, to + done, from, chunk);
-			kunmap_local(from);
+			kiw_region_unmap(from);
 		}
 		kiw_region_set_aside(&f->batch->use);
 		kiw_batch_grow(f->batch, part);

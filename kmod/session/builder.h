@@ -1,15 +1,14 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Building one FPDU (RFC 5044 sections 4 and 5) at the end of a batch: length, ULPDU, PAD, CRC and
  * markers; or one datagram, which has neither length nor PAD nor markers. It knows neither stream
  * nor socket.
  */
-#ifndef KIWARP_BUILDER_H
-#define KIWARP_BUILDER_H
+#ifndef KIW_SESSION_BUILDER_H
+#define KIW_SESSION_BUILDER_H
 
-#include "batch.h"
-#include "region.h"
-#include "proto/fpdu.h"
+#include "port.h"
+#include "../proto/fpdu.h"
 
 struct kiw_loan;
 
@@ -92,4 +91,4 @@ static inline void kiw_fpdu_undo(struct kiw_builder *f)
 	kiw_batch_cut(f->batch, &f->before);
 }
 
-#endif /* KIWARP_BUILDER_H */
+#endif /* KIW_SESSION_BUILDER_H */

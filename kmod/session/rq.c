@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Receive queues. A process's memory is read once, as in sq.c. */
 #include "rq.h"
 

@@ -1,56 +1,34 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * What arrives and what it does. Checks come in the order of RFC 5041 section 7.1; the first that
  * fails ends the stream, and nothing of that segment reaches memory.
  */
 #include "arrive.h"
 
-#include <linux/indirect_call_wrapper.h>
-#include <linux/moduleparam.h>
+#include "session.h"
+#include "../proto/receive.h"
+#include "../proto/tail.h"
+#include "../proto/term.h"
 
-#include "atomics.h"
-#include "cursor.h"
-#include "region.h"
-#include "stream.h"
-#include "trace.h"
-#include "proto/receive.h"
-#include "proto/tail.h"
-#include "proto/term.h"
-
-static int arrive_set_wait(const char *val, const struct kernel_param *kp)
+static struct kiw_session *arrive_session(struct kiw_receive *rx)
 {
-	return param_set_uint_minmax(val, kp, 0, 300);
-}
-
-static const struct kernel_param_ops wait_ops = {
-	.set = arrive_set_wait,
-	.get = param_get_uint,
-};
-
-static unsigned int receive_wait = 10;
-module_param_cb(receive_wait, &wait_ops, &receive_wait, 0644);
-MODULE_PARM_DESC(receive_wait,
-		 "Seconds that a message waits for a receive request; 0: none, as in RFC 5041 (default: 10)");
-
-static struct kiw_stream *arrive_stream(struct kiw_receive *rx)
-{
-	return container_of(rx, struct kiw_stream, rx);
+	return container_of(rx, struct kiw_session, rx);
 }
 
 /* What a peer may do to a region: the region's rights and the QP's both count. */
-static enum kiw_region_fault arrive_check(struct kiw_stream *s, u32 stag, int access, u64 addr,
+static enum kiw_region_fault arrive_check(struct kiw_session *s, u32 stag, int access, u64 addr,
 					  u32 n)
 {
-	enum kiw_region_fault fault = kiw_region_check(&s->qp->own, stag, access, addr, n);
+	enum kiw_region_fault fault = kiw_region_check(&s->core->own, stag, access, addr, n);
 
 	if (fault)
 		return fault;
-	if ((READ_ONCE(s->qp->own.access) & access) != access)
+	if ((READ_ONCE(s->core->own.access) & access) != access)
 		return KIW_REGION_ACCESS;
 	return KIW_REGION_OK;
 }
 
-static enum kiw_err arrive_begin_write(struct kiw_stream *s)
+static enum kiw_err arrive_begin_write(struct kiw_session *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
 
@@ -60,7 +38,7 @@ static enum kiw_err arrive_begin_write(struct kiw_stream *s)
 						 seg->payload_len));
 }
 
-static enum kiw_err arrive_begin_read_resp(struct kiw_stream *s)
+static enum kiw_err arrive_begin_read_resp(struct kiw_session *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
 	const struct kiw_read_out *r;
@@ -83,19 +61,19 @@ static enum kiw_err arrive_begin_read_resp(struct kiw_stream *s)
 }
 
 /* A receive request that can't be used completes with an error; the peer has no part in it. */
-static enum kiw_err arrive_recv_failed(struct kiw_stream *s, enum ib_wc_status status)
+static enum kiw_err arrive_recv_failed(struct kiw_session *s, enum ib_wc_status status)
 {
-	kiw_rq_fail(&s->qp->rq, &s->recv, status);
+	kiw_rq_fail(&s->core->rq, &s->recv, status);
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
 /* There is no receive request, but one may be posted: the process is to ring when it does that. */
-static enum kiw_take arrive_starve(struct kiw_stream *s)
+static enum kiw_take arrive_starve(struct kiw_session *s)
 {
-	struct kiw_rq *rq = &s->qp->rq;
+	struct kiw_rq *rq = &s->core->rq;
 
 	s->starving = true;
-	s->starve_end = jiffies + READ_ONCE(receive_wait) * HZ;
+	kiw_carrier_starve(s);
 	if (!rq->entries)
 		return KIW_TAKE_NONE;	/* the SRQ has called already */
 	kiw_rq_call(rq);
@@ -103,17 +81,18 @@ static enum kiw_take arrive_starve(struct kiw_stream *s)
 }
 
 /* Take a receive request, of the QP's own queue or of the one that it shares. */
-static enum kiw_take arrive_take(struct kiw_stream *s)
+static enum kiw_take arrive_take(struct kiw_session *s)
 {
-	struct kiw_qp *qp = s->qp;
-	enum kiw_take take = kiw_rq_take(&qp->rq, &s->recv);
+	struct kiw_rq *rq = &s->core->rq;
+	enum kiw_take take = kiw_rq_take(rq, &s->recv);
+	bool shares = kiw_carrier_shares(s);
 
-	if (take == KIW_TAKE_NONE && qp->ibqp.srq)
-		take = kiw_srq_take(to_kiw_srq(qp->ibqp.srq), &s->srq_wait, &s->recv);
-	if (take == KIW_TAKE_NONE && !s->starving && (qp->rq.entries || qp->ibqp.srq))
+	if (take == KIW_TAKE_NONE && shares)
+		take = kiw_carrier_take_shared(s, &s->recv);
+	if (take == KIW_TAKE_NONE && !s->starving && (rq->entries || shares))
 		take = arrive_starve(s);
 	if (take != KIW_TAKE_NONE && s->starving) {
-		kiw_rq_open(&qp->rq);
+		kiw_rq_open(rq);
 		s->starving = false;
 	}
 	return take;
@@ -123,20 +102,15 @@ static enum kiw_take arrive_take(struct kiw_stream *s)
  * A message that finds no receive request stays where it is, and what follows it stays with TCP:
  * the peer may be a program for InfiniBand, where such a message is sent again and again.
  */
-static enum kiw_err arrive_await_receive(struct kiw_stream *s)
+static enum kiw_err arrive_await_receive(struct kiw_session *s)
 {
-	bool limited = !kiw_stream_by_number(s) || s->qp->peer->limited;
-	unsigned long now = jiffies;
-
-	if (!s->starving || (limited && time_after_eq(now, s->starve_end)))
+	if (!s->starving || !kiw_carrier_waits(s))
 		return KIW_ERR_DDP_NOBUF;
 	s->rx.held = true;
-	if (limited)
-		kiw_stream_queue_late(s, s->starve_end - now);
 	return KIW_OK;
 }
 
-static enum kiw_err arrive_begin_send(struct kiw_stream *s)
+static enum kiw_err arrive_begin_send(struct kiw_session *s)
 {
 	struct kiw_receive *rx = &s->rx;
 	const struct kiw_seq *seq = &rx->seq[KIW_QN_SEND];
@@ -153,18 +127,18 @@ static enum kiw_err arrive_begin_send(struct kiw_stream *s)
 		case KIW_TAKE_BAD:
 			return arrive_recv_failed(s, IB_WC_LOC_QP_OP_ERR);
 		case KIW_TAKE_RING:
-			kiw_stat_inc(&s->dev->stats, KIW_STAT_RING_ERRORS);
+			kiw_carrier_count(s, KIW_STAT_RING_ERRORS);
 			return KIW_ERR_LOCAL_CATASTROPHE;
 		}
 	}
 	err = kiw_seq_check_mo(seq, &rx->seg, s->recv.room);
 	if (err == KIW_ERR_DDP_TOOLONG)
-		kiw_rq_fail(&s->qp->rq, &s->recv, IB_WC_LOC_LEN_ERR);
+		kiw_rq_fail(&s->core->rq, &s->recv, IB_WC_LOC_LEN_ERR);
 	return err;
 }
 
 /* What has to be answered: is there a place for it? */
-static enum kiw_err arrive_check_question(struct kiw_stream *s)
+static enum kiw_err arrive_check_question(struct kiw_session *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
 	enum kiw_err err = kiw_seq_check_msn(&s->rx.seq[KIW_QN_READ], seg);
@@ -172,12 +146,12 @@ static enum kiw_err arrive_check_question(struct kiw_stream *s)
 	if (err)
 		return err;
 	/* A Read that opens the stream has a place of its own. */
-	if (kiw_reads_in_len(&s->tx.reads_in) >= max_t(u32, s->qp->ird, s->rx_first))
+	if (kiw_reads_in_len(&s->tx.reads_in) >= max_t(u32, s->core->ird, s->rx_first))
 		return KIW_ERR_DDP_NOBUF;
 	return seg->mo ? KIW_ERR_DDP_MO : KIW_OK;
 }
 
-static enum kiw_err arrive_begin_read_req(struct kiw_stream *s)
+static enum kiw_err arrive_begin_read_req(struct kiw_session *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
 	enum kiw_err err = arrive_check_question(s);
@@ -190,14 +164,14 @@ static enum kiw_err arrive_begin_read_req(struct kiw_stream *s)
 						   seg->rreq.src_to, seg->rreq.size));
 }
 
-static enum kiw_err arrive_begin_atomic_req(struct kiw_stream *s)
+static enum kiw_err arrive_begin_atomic_req(struct kiw_session *s)
 {
 	enum kiw_err err = arrive_check_question(s);
 
-	return err ?: kiw_atomic_check(&s->qp->own, &s->rx.seg.atomic);
+	return err ?: kiw_atomic_check(&s->core->own, &s->rx.seg.atomic);
 }
 
-static enum kiw_err arrive_begin_atomic_resp(struct kiw_stream *s)
+static enum kiw_err arrive_begin_atomic_resp(struct kiw_session *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
 	const struct kiw_read_out *r;
@@ -226,13 +200,13 @@ static void arrive_copy(struct kiw_cursor *cur, const struct kiw_region *region,
 		chunk = min(n, cur->n);
 		to = kiw_region_chunk(region, addr, &chunk);
 		memcpy(to, cur->p, chunk);
-		kunmap_local(to);
+		kiw_region_unmap(to);
 		kiw_cursor_skip(cur, chunk);
 	}
 }
 
 /* Copy from the queue into a region, the last bytes last. */
-static enum kiw_region_fault arrive_to_region(struct kiw_stream *s, struct kiw_cursor *cur,
+static enum kiw_region_fault arrive_to_region(struct kiw_session *s, struct kiw_cursor *cur,
 					      u32 stag, int access, u64 addr, u32 n)
 {
 	u8 last[KIW_TAIL_MAX];
@@ -241,7 +215,7 @@ static enum kiw_region_fault arrive_to_region(struct kiw_stream *s, struct kiw_c
 	u32 tail;
 	void *to;
 
-	fault = kiw_region_begin(&s->qp->own, stag, access, addr, n, &use);
+	fault = kiw_region_begin(&s->core->own, stag, access, addr, n, &use);
 	if (fault)
 		return fault;
 	tail = kiw_tail_len(kiw_region_offset(use.region, addr) + n, n);
@@ -249,13 +223,13 @@ static enum kiw_region_fault arrive_to_region(struct kiw_stream *s, struct kiw_c
 	kiw_source_copy(&cur->source, last, tail);
 	to = kiw_region_chunk(use.region, addr + n - tail, &tail);
 	kiw_tail_store(to, last, tail);
-	kunmap_local(to);
+	kiw_region_unmap(to);
 	kiw_region_end(&use);
 	return KIW_REGION_OK;
 }
 
 /* Copy from the queue into a list of local buffers, @off bytes behind its start. */
-static enum kiw_region_fault arrive_to_list(struct kiw_stream *s, struct kiw_cursor *cur,
+static enum kiw_region_fault arrive_to_list(struct kiw_session *s, struct kiw_cursor *cur,
 					    const struct kiw_sge *sge, u32 off, u32 n)
 {
 	enum kiw_region_fault fault;
@@ -277,18 +251,18 @@ static enum kiw_region_fault arrive_to_list(struct kiw_stream *s, struct kiw_cur
 	return KIW_REGION_OK;
 }
 
-static enum kiw_err arrive_place_read_resp(struct kiw_stream *s, struct kiw_cursor *cur, u32 done,
+static enum kiw_err arrive_place_read_resp(struct kiw_session *s, struct kiw_cursor *cur, u32 done,
 					   u32 n)
 {
 	struct kiw_read_out *r = kiw_read_out_oldest(&s->tx.reads_out);
 
 	if (!arrive_to_list(s, cur, r->sge, s->rx.resp_off + done, n))
 		return KIW_OK;
-	kiw_sq_done(&s->qp->sq, r->index, IB_WC_LOC_PROT_ERR);
+	kiw_sq_done(&s->core->sq, r->index, IB_WC_LOC_PROT_ERR);
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
-static enum kiw_err arrive_place_write(struct kiw_stream *s, struct kiw_cursor *cur, u32 done,
+static enum kiw_err arrive_place_write(struct kiw_session *s, struct kiw_cursor *cur, u32 done,
 				       u32 n)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
@@ -298,7 +272,7 @@ static enum kiw_err arrive_place_write(struct kiw_stream *s, struct kiw_cursor *
 }
 
 /* How long the Write is, for Immediate Data behind it */
-static enum kiw_err arrive_end_write(struct kiw_stream *s)
+static enum kiw_err arrive_end_write(struct kiw_session *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
 
@@ -310,7 +284,8 @@ static enum kiw_err arrive_end_write(struct kiw_stream *s)
 	return KIW_OK;
 }
 
-static enum kiw_err arrive_place_send(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n)
+static enum kiw_err arrive_place_send(struct kiw_session *s, struct kiw_cursor *cur, u32 done,
+				      u32 n)
 {
 	if (arrive_to_list(s, cur, s->recv.sge, s->rx.seg.mo + done, n))
 		return arrive_recv_failed(s, IB_WC_LOC_PROT_ERR);
@@ -318,7 +293,7 @@ static enum kiw_err arrive_place_send(struct kiw_stream *s, struct kiw_cursor *c
 }
 
 /* What is longer than all that a Terminate can say */
-static enum kiw_err arrive_place_terminate(struct kiw_stream *s, struct kiw_cursor *cur, u32 done,
+static enum kiw_err arrive_place_terminate(struct kiw_session *s, struct kiw_cursor *cur, u32 done,
 					   u32 n)
 {
 	kiw_source_drop(&cur->source, n);
@@ -326,22 +301,22 @@ static enum kiw_err arrive_place_terminate(struct kiw_stream *s, struct kiw_curs
 }
 
 /* The oldest question is answered. */
-static enum kiw_err arrive_answered(struct kiw_stream *s)
+static enum kiw_err arrive_answered(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_read_out *r = kiw_read_out(&tx->reads_out, tx->reads_out.head++);
 
 	if (!r->internal) {
-		kiw_sq_done(&s->qp->sq, r->index, IB_WC_SUCCESS);
-		if (!kiw_sq_complete(&s->qp->sq))
+		kiw_sq_done(&s->core->sq, r->index, IB_WC_SUCCESS);
+		if (!kiw_sq_complete(&s->core->sq))
 			return KIW_ERR_LOCAL_CATASTROPHE;
 	}
 	if (tx->taken)	/* it may have waited for this one */
-		kiw_stream_kick(s);
+		kiw_carrier_kick(s);
 	return KIW_OK;
 }
 
-static enum kiw_err arrive_end_read_resp(struct kiw_stream *s)
+static enum kiw_err arrive_end_read_resp(struct kiw_session *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
 
@@ -353,7 +328,7 @@ static enum kiw_err arrive_end_read_resp(struct kiw_stream *s)
 }
 
 /* Store @n bytes, at most KIW_TAIL_MAX, in a local buffer; they may lie in two pages. */
-static enum kiw_region_fault arrive_store(struct kiw_stream *s, const struct kiw_sge *sge,
+static enum kiw_region_fault arrive_store(struct kiw_session *s, const struct kiw_sge *sge,
 					  const void *from, u32 n)
 {
 	enum kiw_region_fault fault;
@@ -361,20 +336,21 @@ static enum kiw_region_fault arrive_store(struct kiw_stream *s, const struct kiw
 	u32 done, part;
 	void *to;
 
-	fault = kiw_region_begin(&s->qp->own, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr, n, &use);
+	fault = kiw_region_begin(&s->core->own, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr, n,
+				 &use);
 	if (fault)
 		return fault;
 	for (done = 0; done < n; done += part) {
 		part = n - done;
 		to = kiw_region_chunk(use.region, sge->addr + done, &part);
 		kiw_tail_store(to, from + done, part);
-		kunmap_local(to);
+		kiw_region_unmap(to);
 	}
 	kiw_region_end(&use);
 	return KIW_REGION_OK;
 }
 
-static enum kiw_err arrive_end_atomic_resp(struct kiw_stream *s)
+static enum kiw_err arrive_end_atomic_resp(struct kiw_session *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
 	const struct kiw_read_out *r = kiw_read_out_oldest(&s->tx.reads_out);
@@ -382,13 +358,13 @@ static enum kiw_err arrive_end_atomic_resp(struct kiw_stream *s)
 	kiw_seq_advance(&s->rx.seq[KIW_QN_ATOMIC], seg);
 	if (!arrive_store(s, r->sge, &seg->atomic_resp.value, sizeof(seg->atomic_resp.value)))
 		return arrive_answered(s);
-	kiw_sq_done(&s->qp->sq, r->index, IB_WC_LOC_PROT_ERR);
+	kiw_sq_done(&s->core->sq, r->index, IB_WC_LOC_PROT_ERR);
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
-static enum kiw_err arrive_invalidate(struct kiw_stream *s, u32 stag)
+static enum kiw_err arrive_invalidate(struct kiw_session *s, u32 stag)
 {
-	switch (kiw_region_invalidate(&s->qp->own, stag)) {
+	switch (kiw_region_invalidate(&s->core->own, stag)) {
 	case KIW_REGION_OK:
 		return KIW_OK;
 	case KIW_REGION_PD:
@@ -399,16 +375,17 @@ static enum kiw_err arrive_invalidate(struct kiw_stream *s, u32 stag)
 }
 
 /* A message on queue 0 has ended. A Write before it isn't that of what comes later. */
-static enum kiw_err arrive_received(struct kiw_stream *s, struct kiw_received *received)
+static enum kiw_err arrive_received(struct kiw_session *s, struct kiw_received *received)
 {
 	s->write_len = 0;
 	s->rx_ended = true;
 	if (s->rx.seg.flags & KIW_F_SOLICITED)
 		received->flags |= KIW_CQE_SOLICITED;
-	return kiw_rq_complete(&s->qp->rq, &s->recv, received) ? KIW_OK : KIW_ERR_LOCAL_CATASTROPHE;
+	return kiw_rq_complete(&s->core->rq, &s->recv, received) ? KIW_OK :
+								   KIW_ERR_LOCAL_CATASTROPHE;
 }
 
-static enum kiw_err arrive_end_send(struct kiw_stream *s)
+static enum kiw_err arrive_end_send(struct kiw_session *s)
 {
 	struct kiw_receive *rx = &s->rx;
 	const struct kiw_seg *seg = &rx->seg;
@@ -425,7 +402,7 @@ static enum kiw_err arrive_end_send(struct kiw_stream *s)
 	if (seg->flags & KIW_F_INVALIDATE) {
 		err = arrive_invalidate(s, seg->inv_stag);
 		if (err) {
-			kiw_rq_fail(&s->qp->rq, &s->recv, IB_WC_REM_INV_REQ_ERR);
+			kiw_rq_fail(&s->core->rq, &s->recv, IB_WC_REM_INV_REQ_ERR);
 			return err;
 		}
 		received.flags |= KIW_CQE_WITH_INV;
@@ -438,7 +415,7 @@ static enum kiw_err arrive_end_send(struct kiw_stream *s)
 }
 
 /* The last octet of the Write before it is there: the program may look. */
-static enum kiw_err arrive_end_imm(struct kiw_stream *s)
+static enum kiw_err arrive_end_imm(struct kiw_session *s)
 {
 	struct kiw_receive *rx = &s->rx;
 	struct kiw_received received = {
@@ -452,19 +429,19 @@ static enum kiw_err arrive_end_imm(struct kiw_stream *s)
 	return arrive_received(s, &received);
 }
 
-static enum kiw_err arrive_end_read_req(struct kiw_stream *s)
+static enum kiw_err arrive_end_read_req(struct kiw_session *s)
 {
 	kiw_seq_advance(&s->rx.seq[KIW_QN_READ], &s->rx.seg);
 	kiw_read_in_add(&s->tx.reads_in, &s->rx.seg.rreq);
-	kiw_stream_kick(s);
+	kiw_carrier_kick(s);
 	return KIW_OK;
 }
 
-static enum kiw_err arrive_end_atomic_req(struct kiw_stream *s)
+static enum kiw_err arrive_end_atomic_req(struct kiw_session *s)
 {
 	kiw_seq_advance(&s->rx.seq[KIW_QN_READ], &s->rx.seg);
 	kiw_atomic_in_add(&s->tx.reads_in, &s->rx.seg.atomic);
-	kiw_stream_kick(s);
+	kiw_carrier_kick(s);
 	return KIW_OK;
 }
 
@@ -476,7 +453,7 @@ static bool arrive_names_question(const struct kiw_term_info *info)
 }
 
 /* The peer gave up. If it names a Read of ours, that one completes with more than a flush. */
-static enum kiw_err arrive_end_terminate(struct kiw_stream *s)
+static enum kiw_err arrive_end_terminate(struct kiw_session *s)
 {
 	struct kiw_receive *rx = &s->rx;
 	struct kiw_tx *tx = &s->tx;
@@ -486,22 +463,22 @@ static enum kiw_err arrive_end_terminate(struct kiw_stream *s)
 	struct kiw_read_out *r;
 	u32 nth;
 
-	kiw_stat_inc(&s->dev->stats, KIW_STAT_TERM_RECEIVED);
+	kiw_carrier_count(s, KIW_STAT_TERM_RECEIVED);
 	kiw_term_parse(kiw_receive_ulpdu(rx), kiw_receive_ulpdu_have(rx), &info);
-	trace_kiw_term_received(s->qp->ibqp.qp_num, info.raw.layer, info.raw.etype, info.raw.code);
+	trace_kiw_term_received(s->core->own.num, info.raw.layer, info.raw.etype, info.raw.code);
 	if (arrive_names_question(&info)) {
 		nth = info.msn - (tx->msn_read - kiw_reads_out_len(reads));
 		r = nth < kiw_reads_out_len(reads) ? kiw_read_out(reads, reads->head + nth) : NULL;
 		if (r && !r->internal) {
 			status = info.raw.etype == KIW_ETYPE_PROTECTION ?
 				 IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;
-			kiw_sq_done(&s->qp->sq, r->index, status);
+			kiw_sq_done(&s->core->sq, r->index, status);
 		}
 	}
 	s->async = IB_EVENT_QP_FATAL;
-	kiw_stream_event(s, KIW_EV_TERM_RECEIVED);
-	kiw_sq_complete(&s->qp->sq);
-	kiw_stream_kick(s);
+	kiw_session_event(s, KIW_EV_TERM_RECEIVED);
+	kiw_sq_complete(&s->core->sq);
+	kiw_carrier_kick(s);
 	return KIW_OK;
 }
 
@@ -512,9 +489,9 @@ static enum kiw_err arrive_end_terminate(struct kiw_stream *s)
  * @end: does what the segment asks for; NULL where all is done when it is placed
  */
 struct arrive_op {
-	enum kiw_err (*begin)(struct kiw_stream *s);
-	enum kiw_err (*place)(struct kiw_stream *s, struct kiw_cursor *cur, u32 done, u32 n);
-	enum kiw_err (*end)(struct kiw_stream *s);
+	enum kiw_err (*begin)(struct kiw_session *s);
+	enum kiw_err (*place)(struct kiw_session *s, struct kiw_cursor *cur, u32 done, u32 n);
+	enum kiw_err (*end)(struct kiw_session *s);
 };
 
 #define ARRIVE_SEND { arrive_begin_send, arrive_place_send, arrive_end_send }
@@ -536,31 +513,18 @@ static const struct arrive_op arrive_ops[KIW_OP_COUNT] = {
 	[KIW_OP_ATOMIC_RESP] = { arrive_begin_atomic_resp, NULL, arrive_end_atomic_resp },
 };
 
-/*
- * A program in RTR may wait for its peer's first message before it goes to RTS. The message that
- * opens the gate belongs to the start-up.
- */
-static void arrive_look_for_peer(struct kiw_stream *s)
-{
-	struct kiw_qp *qp = s->qp;
-
-	kiw_stream_assert_held(s);
-	if (likely(READ_ONCE(qp->shown) != IB_QPS_RTR) || !s->tx.gate || qp->peer->begun)
-		return;
-	qp->peer->begun = true;
-	kiw_qp_raise(qp, IB_EVENT_COMM_EST);
-}
-
 enum kiw_err kiw_sink_begin(struct kiw_receive *rx)
 {
 	const struct arrive_op *op = &arrive_ops[rx->seg.op];
-	struct kiw_stream *s = arrive_stream(rx);
+	struct kiw_session *s = arrive_session(rx);
 
 	/* In CLOSING the peer may not send any more, and this ends the stream. */
-	kiw_stream_event(s, KIW_EV_ACTIVITY);
+	kiw_session_event(s, KIW_EV_ACTIVITY);
 	if (rx->stopped)
 		return KIW_OK;
-	arrive_look_for_peer(s);
+	/* The message that opens the gate belongs to the start-up. */
+	if (unlikely(READ_ONCE(s->core->shown) == IB_QPS_RTR) && s->tx.gate)
+		kiw_carrier_begun(s);
 	if (!op->begin)
 		return KIW_OK;
 	return INDIRECT_CALL_3(op->begin, arrive_begin_send, arrive_begin_write,
@@ -572,7 +536,7 @@ enum kiw_err kiw_sink_place(struct kiw_receive *rx, struct kiw_source *src, u32 
 	const struct arrive_op *op = &arrive_ops[rx->seg.op];
 
 	return INDIRECT_CALL_3(op->place, arrive_place_send, arrive_place_write,
-			       arrive_place_read_resp, arrive_stream(rx), to_kiw_cursor(src), done,
+			       arrive_place_read_resp, arrive_session(rx), to_kiw_cursor(src), done,
 			       n);
 }
 
@@ -580,10 +544,10 @@ enum kiw_err kiw_sink_end(struct kiw_receive *rx)
 {
 	const struct arrive_op *op = &arrive_ops[rx->seg.op];
 
-	trace_kiw_fpdu_in(arrive_stream(rx)->qp->ibqp.qp_num, rx->seg.op,
+	trace_kiw_fpdu_in(arrive_session(rx)->core->own.num, rx->seg.op,
 			  rx->seg.flags & KIW_F_LAST, rx->seg.payload_len);
 	if (!op->end)
 		return KIW_OK;
 	return INDIRECT_CALL_3(op->end, arrive_end_send, arrive_end_write, arrive_end_read_resp,
-			       arrive_stream(rx));
+			       arrive_session(rx));
 }

@@ -1,10 +1,11 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Completions that are published together: one store and at most one notification for several. */
-#ifndef KIWARP_CQE_H
-#define KIWARP_CQE_H
+#ifndef KIW_SESSION_CQE_H
+#define KIW_SESSION_CQE_H
 
-#include "cq.h"
-#include "region.h"
+#include "kiwarp-abi.h"
+#include "port.h"
+
 
 /* Completions in one batch */
 #define KIW_CQE_BATCH 8
@@ -39,4 +40,4 @@ struct kiw_cqe *kiw_cqe_next(struct kiw_cqe_batch *b);
  */
 bool kiw_cqe_publish(struct kiw_cqe_batch *b);
 
-#endif /* KIWARP_CQE_H */
+#endif /* KIW_SESSION_CQE_H */

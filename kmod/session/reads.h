@@ -1,15 +1,15 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * RDMA Reads and atomics under way, in both directions (RFC 5040 section 5.2, RFC 7306 section 5):
  * those that were asked of the peer, and those that the peer has asked for. They are answered in
  * the order in which they were asked, and share the depth. The socket lock protects both queues.
  * Their indexes run freely.
  */
-#ifndef KIWARP_READS_H
-#define KIWARP_READS_H
+#ifndef KIW_SESSION_READS_H
+#define KIW_SESSION_READS_H
 
 #include "kiwarp-abi.h"
-#include "proto/ddp.h"
+#include "../proto/ddp.h"
 
 /* First index of both, so that a mistake about the wrap shows in every test */
 #define KIW_READS_START (-16U)
@@ -148,4 +148,4 @@ static inline u32 kiw_read_in_msn(const struct kiw_reads_in *in)
 	return KIW_MSN_FIRST + in->head - KIW_READS_START;
 }
 
-#endif /* KIWARP_READS_H */
+#endif /* KIW_SESSION_READS_H */

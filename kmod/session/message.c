@@ -1,24 +1,20 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "message.h"
 
-#include <net/tcp.h>
 
-#include "atomics.h"
 #include "builder.h"
-#include "lend.h"
-#include "stream.h"
-#include "trace.h"
+#include "session.h"
 
 /* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read */
 #define MESSAGE_LARGE 32768
 
-static int message_begin(struct kiw_builder *f, struct kiw_stream *s, const void *hdr, u32 hdr_len,
+static int message_begin(struct kiw_builder *f, struct kiw_session *s, const void *hdr, u32 hdr_len,
 			 u32 payload)
 {
-	kiw_stream_assert_held(s);
+	kiw_carrier_assert_held(s);
 	f->batch = &s->tx.batch;
-	f->owner = &s->qp->own;
-	f->gfp = s->sk->sk_allocation;
+	f->owner = &s->core->own;
+	f->gfp = kiw_carrier_gfp(s);
 	f->loan = NULL;
 	f->crc = s->neg.crc;
 	return kiw_fpdu_begin(f, s->neg.markers_tx, hdr, hdr_len, payload);
@@ -35,7 +31,7 @@ static int message_end(struct kiw_builder *f, const u8 *hdr, u32 payload)
 }
 
 /* A whole FPDU without payload */
-static int message_control(struct kiw_stream *s, const u8 *ulpdu, u32 len)
+static int message_control(struct kiw_session *s, const u8 *ulpdu, u32 len)
 {
 	struct kiw_builder f;
 	int ret;
@@ -48,31 +44,31 @@ static int message_control(struct kiw_stream *s, const u8 *ulpdu, u32 len)
 	return ret;
 }
 
-static u32 message_max_payload(const struct kiw_stream *s, u32 hdr_len)
+static u32 message_max_payload(const struct kiw_session *s, u32 hdr_len)
 {
 	if (s->neg.large)
 		return MESSAGE_LARGE;
-	return kiw_mulpdu(READ_ONCE(tcp_sk(s->sk)->mss_cache), s->neg.markers_tx) - hdr_len;
+	return kiw_mulpdu(kiw_carrier_mss(s), s->neg.markers_tx) - hdr_len;
 }
 
-int kiw_message_terminate(struct kiw_stream *s)
+int kiw_message_terminate(struct kiw_session *s)
 {
 	int ret = message_control(s, s->tx.term, s->tx.term_len);
 
 	if (!ret) {
 		s->tx.term_len = 0;
-		kiw_stat_inc(&s->dev->stats, KIW_STAT_TERM_SENT);
+		kiw_carrier_count(s, KIW_STAT_TERM_SENT);
 	}
 	return ret;
 }
 
-void kiw_message_failed(struct kiw_stream *s, enum ib_wc_status status)
+void kiw_message_failed(struct kiw_session *s, enum ib_wc_status status)
 {
-	kiw_stream_assert_held(s);
-	kiw_sq_done(&s->qp->sq, s->tx.req.index, status);
+	kiw_carrier_assert_held(s);
+	kiw_sq_done(&s->core->sq, s->tx.req.index, status);
 	s->tx.message = KIW_MESSAGE_NONE;
 	s->tx.taken = false;
-	kiw_stream_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
+	kiw_session_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 }
 
 /* The request under way is wholly in the batch. */
@@ -82,7 +78,7 @@ static void message_request_end(struct kiw_tx *tx)
 	tx->batch_index = tx->req.index + 1;
 }
 
-static int message_read(struct kiw_stream *s)
+static int message_read(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_read_out *r = kiw_read_out(&tx->reads_out, tx->reads_out.tail);
@@ -116,7 +112,7 @@ static int message_read(struct kiw_stream *s)
 	return 0;
 }
 
-static int message_atomic(struct kiw_stream *s)
+static int message_atomic(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_read_out *r = kiw_read_out(&tx->reads_out, tx->reads_out.tail);
@@ -183,7 +179,7 @@ static int message_put_payload(struct kiw_builder *f, const struct kiw_send_req 
  * Add the FPDU of @hdr and the next @n bytes of the request under way.
  * Return: 1, 0 when the request has failed, or -ENOMEM.
  */
-static int message_segment(struct kiw_stream *s, const u8 *hdr, u32 hdr_len, u32 n)
+static int message_segment(struct kiw_session *s, const u8 *hdr, u32 hdr_len, u32 n)
 {
 	struct kiw_tx *tx = &s->tx;
 	enum kiw_region_fault fault;
@@ -191,7 +187,7 @@ static int message_segment(struct kiw_stream *s, const u8 *hdr, u32 hdr_len, u32
 	int ret;
 
 	ret = message_begin(&f, s, hdr, hdr_len, n);
-	f.loan = kiw_lend_for(s, tx->req.len);
+	f.loan = kiw_carrier_lend(s, tx->req.len);
 	if (!ret)
 		ret = message_put_payload(&f, &tx->req, tx->off, n, &fault);
 	if (!ret)
@@ -208,7 +204,7 @@ static int message_segment(struct kiw_stream *s, const u8 *hdr, u32 hdr_len, u32
 }
 
 /* The next segment of a Write. Return: as message_segment(). */
-static int message_write_segment(struct kiw_stream *s, const struct kiw_send_op *op)
+static int message_write_segment(struct kiw_session *s, const struct kiw_send_op *op)
 {
 	struct kiw_tx *tx = &s->tx;
 	u32 n = min(tx->req.len - tx->off, message_max_payload(s, KIW_TAGGED_LEN));
@@ -219,7 +215,7 @@ static int message_write_segment(struct kiw_stream *s, const struct kiw_send_op 
 	return message_segment(s, hdr, sizeof(hdr), n);
 }
 
-static int message_write(struct kiw_stream *s, const struct kiw_send_op *op)
+static int message_write(struct kiw_session *s, const struct kiw_send_op *op)
 {
 	struct kiw_tx *tx = &s->tx;
 	int ret = message_write_segment(s, op);
@@ -230,7 +226,7 @@ static int message_write(struct kiw_stream *s, const struct kiw_send_op *op)
 }
 
 /* A Write, also an empty one, and the message that tells the peer's program of it */
-static int message_write_imm(struct kiw_stream *s, const struct kiw_send_op *op)
+static int message_write_imm(struct kiw_session *s, const struct kiw_send_op *op)
 {
 	struct kiw_tx *tx = &s->tx;
 	const struct kiw_wqe *wqe = &tx->req.wqe;
@@ -260,7 +256,7 @@ static u32 message_send_word(const struct kiw_wqe *wqe, u8 wire)
 	return kiw_ops[wire].flags & KIW_F_INVALIDATE ? wqe->rkey : 0;
 }
 
-static int message_untagged(struct kiw_stream *s, const struct kiw_send_op *op)
+static int message_untagged(struct kiw_session *s, const struct kiw_send_op *op)
 {
 	struct kiw_tx *tx = &s->tx;
 	const struct kiw_wqe *wqe = &tx->req.wqe;
@@ -281,16 +277,16 @@ static int message_untagged(struct kiw_stream *s, const struct kiw_send_op *op)
 }
 
 /* A bind or an invalidation: it is done at once. Requests behind it are sent after it. */
-static int message_local(struct kiw_stream *s, const struct kiw_send_op *op)
+static int message_local(struct kiw_session *s, const struct kiw_send_op *op)
 {
 	const struct kiw_send_req *req = &s->tx.req;
 
 	if (op->kind == KIW_SEND_BIND) {
-		if (kiw_region_bind(&s->qp->own, req->wqe.rkey, &req->bind)) {
+		if (kiw_region_bind(&s->core->own, req->wqe.rkey, &req->bind)) {
 			kiw_message_failed(s, IB_WC_MW_BIND_ERR);
 			return 0;
 		}
-	} else if (kiw_region_invalidate_own(&s->qp->own, req->wqe.rkey)) {
+	} else if (kiw_region_invalidate_own(&s->core->own, req->wqe.rkey)) {
 		kiw_message_failed(s, IB_WC_LOC_PROT_ERR);
 		return 0;
 	}
@@ -298,7 +294,7 @@ static int message_local(struct kiw_stream *s, const struct kiw_send_op *op)
 	return 0;
 }
 
-int kiw_message_request(struct kiw_stream *s)
+int kiw_message_request(struct kiw_session *s)
 {
 	const struct kiw_send_op *op = &kiw_send_ops[s->tx.req.wqe.opcode];
 
@@ -321,7 +317,7 @@ int kiw_message_request(struct kiw_stream *s)
 }
 
 /* A region that the peer reads from is gone or never was its to read. */
-static void message_response_failed(struct kiw_stream *s, const struct kiw_rreq *read,
+static void message_response_failed(struct kiw_session *s, const struct kiw_rreq *read,
 				    enum kiw_region_fault fault)
 {
 	struct kiw_rreq rr = *read;
@@ -330,7 +326,7 @@ static void message_response_failed(struct kiw_stream *s, const struct kiw_rreq 
 	kiw_rreq_advance(&rr, s->tx.off);
 	kiw_build_rreq(ulpdu, kiw_read_in_msn(&s->tx.reads_in), &rr);
 	s->tx.message = KIW_MESSAGE_NONE;
-	kiw_stream_fail(s, kiw_region_rdmap_error(fault), ulpdu, sizeof(ulpdu), sizeof(ulpdu));
+	kiw_session_fail(s, kiw_region_rdmap_error(fault), ulpdu, sizeof(ulpdu), sizeof(ulpdu));
 }
 
 /* The oldest is answered. */
@@ -344,7 +340,7 @@ static void message_response_end(struct kiw_tx *tx)
  * An atomic is carried out when its turn comes, and not when it arrives: a Read before it brings
  * what was there before. It is carried out once, also where the response has to be built again.
  */
-static int message_atomic_response(struct kiw_stream *s, struct kiw_read_in *in)
+static int message_atomic_response(struct kiw_session *s, struct kiw_read_in *in)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_atomic_resp resp;
@@ -354,11 +350,11 @@ static int message_atomic_response(struct kiw_stream *s, struct kiw_read_in *in)
 	int ret;
 
 	if (!in->done) {
-		err = kiw_atomic_run(&s->qp->own, &in->at, &old);
+		err = kiw_atomic_run(&s->core->own, &in->at, &old);
 		if (err) {
 			kiw_build_atomic(ulpdu, kiw_read_in_msn(&tx->reads_in), &in->at);
 			tx->message = KIW_MESSAGE_NONE;
-			kiw_stream_fail(s, err, ulpdu, KIW_ATOMIC_REQ_LEN, KIW_ATOMIC_REQ_LEN);
+			kiw_session_fail(s, err, ulpdu, KIW_ATOMIC_REQ_LEN, KIW_ATOMIC_REQ_LEN);
 			return 0;
 		}
 		in->at.data = old;
@@ -374,7 +370,7 @@ static int message_atomic_response(struct kiw_stream *s, struct kiw_read_in *in)
 	return 0;
 }
 
-static int message_read_response(struct kiw_stream *s, const struct kiw_rreq *read)
+static int message_read_response(struct kiw_session *s, const struct kiw_rreq *read)
 {
 	struct kiw_tx *tx = &s->tx;
 	u32 n = min(read->size - tx->off, message_max_payload(s, KIW_TAGGED_LEN));
@@ -386,7 +382,7 @@ static int message_read_response(struct kiw_stream *s, const struct kiw_rreq *re
 
 	kiw_build_tagged(hdr, KIW_OP_READ_RESP, last, read->sink_stag, read->sink_to + tx->off);
 	ret = message_begin(&f, s, hdr, sizeof(hdr), n);
-	f.loan = kiw_lend_for(s, read->size);
+	f.loan = kiw_carrier_lend(s, read->size);
 	if (!ret)
 		ret = kiw_fpdu_put_region(&f, read->src_stag, IB_ACCESS_REMOTE_READ,
 					  read->src_to + tx->off, n, &fault);
@@ -405,14 +401,14 @@ static int message_read_response(struct kiw_stream *s, const struct kiw_rreq *re
 	return 0;
 }
 
-int kiw_message_response(struct kiw_stream *s)
+int kiw_message_response(struct kiw_session *s)
 {
 	struct kiw_read_in *in = kiw_read_in_oldest(&s->tx.reads_in);
 
 	return in->atomic ? message_atomic_response(s, in) : message_read_response(s, &in->read);
 }
 
-int kiw_message_rtr(struct kiw_stream *s)
+int kiw_message_rtr(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_rreq rr = { .sink_stag = 1 };

@@ -1,15 +1,18 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Send queues: requests taken out of the mapped ring, their completion and their flush. */
-#ifndef KIWARP_SQ_H
-#define KIWARP_SQ_H
+#ifndef KIW_SESSION_SQ_H
+#define KIW_SESSION_SQ_H
 
-#include <rdma/ib_verbs.h>
 
 #include "kiwarp-abi.h"
+#include "port.h"
 #include "ring.h"
 
 struct kiw_cq;
 struct kiw_owner;
+
+/* Bytes of a message at most */
+#define KIW_MAX_MSG	(1U << 31)
 
 /* Bytes of a slot in front of the buffers, without and with a destination */
 #define KIW_SQ_HEAD	sizeof(struct kiw_wqe)
@@ -136,14 +139,6 @@ struct kiw_send_req {
 	u32			len;
 };
 
-/* Outcome of looking for a request */
-enum kiw_take {
-	KIW_TAKE_NONE,		/* the ring is empty */
-	KIW_TAKE_ONE,
-	KIW_TAKE_BAD,		/* the request is wrong, and has to complete with an error */
-	KIW_TAKE_RING,		/* the ring's index is nonsense */
-};
-
 static inline struct kiw_swr *kiw_swr(const struct kiw_sq *sq, u32 index)
 {
 	return &sq->swr[index & (sq->entries - 1)];
@@ -208,4 +203,4 @@ void kiw_sq_forget(struct kiw_sq *sq);
  */
 bool kiw_sq_flush(struct kiw_sq *sq, enum ib_wc_status oldest);
 
-#endif /* KIWARP_SQ_H */
+#endif /* KIW_SESSION_SQ_H */
