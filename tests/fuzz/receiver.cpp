@@ -157,7 +157,7 @@ void Receiver::feed(Octets piece)
 	}
 }
 
-// The checks that take state, as kmod/arrive.c makes them
+// The checks that take state, as kmod/session/arrive.c makes them
 kiw_err Receiver::sequence()
 {
 	kiw_seq *queue = &seq[seg.qn];
