@@ -116,7 +116,7 @@ void kiw_batch_grow(struct kiw_batch *b, u32 n)
 	b->offset += n;
 }
 
-void kiw_batch_lend(struct kiw_batch *b, struct page *page, u32 offset, u32 n)
+static void batch_lend_page(struct kiw_batch *b, struct page *page, u32 offset, u32 n)
 {
 	struct bio_vec *last = b->pieces ? &b->mem.piece[b->pieces - 1] : NULL;
 
@@ -130,6 +130,19 @@ void kiw_batch_lend(struct kiw_batch *b, struct page *page, u32 offset, u32 n)
 	b->lent += n;
 	b->len += n;
 	b->offset += n;
+}
+
+void kiw_batch_lend(struct kiw_batch *b, const struct kiw_region *region, u64 addr, u32 n)
+{
+	u64 off = kiw_region_offset(region, addr);
+	u32 part;
+
+	for (; n; off += part, n -= part) {
+		u32 in_page = off & ~PAGE_MASK;
+
+		part = min_t(u32, n, PAGE_SIZE - in_page);
+		batch_lend_page(b, region->pages[off >> PAGE_SHIFT], in_page, part);
+	}
 }
 
 struct kiw_batch_mark kiw_batch_mark(const struct kiw_batch *b)

@@ -111,13 +111,13 @@ void *kiw_batch_room(struct kiw_batch *b, u32 least, gfp_t gfp, u32 *room);
 void kiw_batch_grow(struct kiw_batch *b, u32 n);
 
 /**
- * kiw_batch_lend() - add bytes of a page that the caller keeps until TCP is through with it
- * @b: batch with a loan
- * @page: the page
- * @offset: of the first byte in it
- * @n: bytes, all in the page
+ * kiw_batch_lend() - add bytes of a region, as they lie in its pages
+ * @b: batch with a loan, which keeps the pages until TCP is through with them
+ * @region: region of a use
+ * @addr: first byte
+ * @n: bytes
  */
-void kiw_batch_lend(struct kiw_batch *b, struct page *page, u32 offset, u32 n);
+void kiw_batch_lend(struct kiw_batch *b, const struct kiw_region *region, u64 addr, u32 n);
 
 /** kiw_batch_mark() - note where the batch ends */
 struct kiw_batch_mark kiw_batch_mark(const struct kiw_batch *b);

@@ -247,8 +247,10 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 	return b->loan;
 }
 
-bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region, u32 pages)
+bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region, u64 addr, u32 n)
 {
+	u32 in_page = kiw_region_offset(region, addr) & ~PAGE_MASK;
+	u32 pages = DIV_ROUND_UP(in_page + n, PAGE_SIZE);
 	struct kiw_loan_part *part;
 	struct kiw_lent *lent;
 	unsigned int i;

@@ -153,11 +153,12 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len);
  * kiw_loan_use() - pages of a region become part of a loan
  * @loan: of the batch under construction
  * @region: region of a use
- * @pages: how many
+ * @addr: first byte that is used
+ * @n: bytes
  *
  * Return: false when the loan is full, or for want of memory: copy.
  */
-bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region, u32 pages);
+bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region, u64 addr, u32 n);
 
 /**
  * kiw_loan_charge() - account for the bytes between lent pages

@@ -7,44 +7,12 @@
 
 #include <net/tcp.h>
 
-#include "session/arrive.h"
 #include "compat.h"
 #include "cursor.h"
 #include "stream.h"
 
 /* Bytes after which the pump lets others run. */
 #define RX_BUDGET (1U << 20)
-
-/* Feed the machine until it is stopped, starves, or has used up its budget. Return: FPDUs. */
-static u32 rx_feed(struct kiw_stream *s, struct kiw_source *src)
-{
-	struct kiw_receive *rx = &s->ss.rx;
-	u32 start = src->seq;
-	u32 fpdus = 0;
-
-	/* A segment that waits for the sink has its header: it needs no further byte. */
-	while (!rx->stopped && (rx->held || kiw_source_left(src))) {
-		if (src->seq - start > RX_BUDGET) {
-			s->rx_more = true;
-			kiw_stream_kick(s);
-			break;
-		}
-		switch (kiw_receive_step(rx, src)) {
-		case KIW_DONE:
-			fpdus++;
-			if (s->ss.rx_first && !rx->stopped)
-				kiw_session_first(&s->ss);
-			break;
-		case KIW_MORE:
-			return fpdus;
-		case KIW_BAD:
-			kiw_session_fail(&s->ss, rx->err, kiw_receive_ulpdu(rx),
-					kiw_receive_ulpdu_have(rx), kiw_receive_ulpdu_len(rx));
-			break;
-		}
-	}
-	return fpdus;
-}
 
 /*
  * With a CRC an FPDU waits until it is whole, and the peer has to be let send the @missing bytes.
@@ -82,7 +50,11 @@ void kiw_rx_pump(struct kiw_stream *s)
 
 	kiw_stream_assert_held(s);
 	readable = kiw_cursor_open(&cur, &ahead, sk, start, first + tcp_inq(sk));
-	fpdus = rx_feed(s, &cur.source);
+	fpdus = kiw_session_feed(&s->ss, &cur.source, RX_BUDGET);
+	if (cur.source.seq - start > RX_BUDGET && !rx->stopped) {
+		s->rx_more = true;
+		kiw_stream_kick(s);
+	}
 	if (!readable && !rx->stopped)
 		kiw_session_broken_off(&s->ss, KIW_EV_LLP_LOST);
 	/* TCP is to call back only when so many are there, beyond those that are consumed. */

@@ -25,7 +25,7 @@ struct kiw_loan;
 #define KIW_CARRIER_SECOND HZ
 
 bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
-bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region, u32 pages);
+bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region, u64 addr, u32 n);
 void kiw_loan_put(struct kiw_loan *loan, bool any);
 
 #endif /* KIWARP_SESSION_PORT_H */

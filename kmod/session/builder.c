@@ -160,23 +160,15 @@ static int builder_lend_region(struct kiw_builder *f, u32 stag, int access, u64 
 			       enum kiw_region_fault *fault)
 {
 	struct kiw_region_use use;
-	u32 in_page, part;
-	u64 off;
 	int ret = 0;
 
 	*fault = kiw_region_begin(f->owner, stag, access, addr, n, &use);
 	if (*fault)
 		return -EFAULT;
-	off = kiw_region_offset(use.region, addr);
-	if (!kiw_loan_use(f->loan, use.region, DIV_ROUND_UP((off & ~PAGE_MASK) + n, PAGE_SIZE))) {
+	if (kiw_loan_use(f->loan, use.region, addr, n))
+		kiw_batch_lend(f->batch, use.region, addr, n);
+	else
 		ret = -EAGAIN;
-		n = 0;
-	}
-	for (; n; off += part, n -= part) {
-		in_page = off & ~PAGE_MASK;
-		part = min_t(u32, n, PAGE_SIZE - in_page);
-		kiw_batch_lend(f->batch, use.region->pages[off >> PAGE_SHIFT], in_page, part);
-	}
 	kiw_region_end(&use);
 	return ret;
 }

@@ -9,6 +9,7 @@
 #define KIW_SESSION_READS_H
 
 #include "kiwarp-abi.h"
+#include "os.h"
 #include "../proto/ddp.h"
 
 /* First index of both, so that a mistake about the wrap shows in every test */
@@ -110,7 +111,8 @@ static inline u32 kiw_reads_out_len(const struct kiw_reads_out *out)
 
 static inline struct kiw_read_out *kiw_read_out(const struct kiw_reads_out *out, u32 index)
 {
-	return out->slots + (size_t)(index % out->size) * out->stride;
+	return (struct kiw_read_out *)((u8 *)out->slots +
+				       (size_t)(index % out->size) * out->stride);
 }
 
 /** kiw_read_out_oldest() - the Read or atomic that the next response answers; there is one */
@@ -133,13 +135,21 @@ static inline struct kiw_read_in *kiw_read_in_oldest(const struct kiw_reads_in *
 /** kiw_read_in_add() - the peer asks for a Read, and may: there is room */
 static inline void kiw_read_in_add(struct kiw_reads_in *in, const struct kiw_rreq *rreq)
 {
-	in->slots[in->tail++ % in->size] = (struct kiw_read_in){ .read = *rreq };
+	struct kiw_read_in *slot = &in->slots[in->tail++ % in->size];
+
+	slot->atomic = false;
+	slot->done = false;
+	slot->read = *rreq;
 }
 
 /** kiw_atomic_in_add() - the same for an atomic */
 static inline void kiw_atomic_in_add(struct kiw_reads_in *in, const struct kiw_atomic *at)
 {
-	in->slots[in->tail++ % in->size] = (struct kiw_read_in){ .atomic = true, .at = *at };
+	struct kiw_read_in *slot = &in->slots[in->tail++ % in->size];
+
+	slot->atomic = true;
+	slot->done = false;
+	slot->at = *at;
 }
 
 /** kiw_read_in_msn() - message sequence number of the oldest, which its queue implies */

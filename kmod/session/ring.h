@@ -5,7 +5,7 @@
 
 
 #include "kiwarp-abi.h"
-#include "../proto/os.h"
+#include "os.h"
 
 struct kiw_arena;
 
@@ -26,7 +26,7 @@ struct kiw_ring_map {
 /** kiw_ring_prod() - the process's index of a work ring, behind the last request that it posted */
 static inline u32 kiw_ring_prod(const struct kiw_ring_map *map)
 {
-	const struct kiw_wq_ring *ring = map->mem;
+	const struct kiw_wq_ring *ring = (const struct kiw_wq_ring *)map->mem;
 
 	/* Pairs with the release store of prod in the process. */
 	return smp_load_acquire(&ring->prod);
@@ -35,7 +35,7 @@ static inline u32 kiw_ring_prod(const struct kiw_ring_map *map)
 /** kiw_ring_slot() - address of a slot; @index runs freely, @entries is a power of two */
 static inline void *kiw_ring_slot(const struct kiw_ring_map *map, u32 index, u32 entries)
 {
-	return map->mem + KIW_RING_HEADER + (size_t)(index & (entries - 1)) * map->stride;
+	return (u8 *)map->mem + KIW_RING_HEADER + (size_t)(index & (entries - 1)) * map->stride;
 }
 
 /* Outcome of looking for a request */

@@ -144,13 +144,3 @@ void kiw_session_fail(struct kiw_session *s, enum kiw_err err, const u8 *ulpdu, 
 	/* A request that failed is told of now; the rest is flushed when the peer has closed. */
 	kiw_sq_complete(&s->core->sq);
 }
-
-void kiw_session_first(struct kiw_session *s)
-{
-	s->rx_first = false;
-	if (s->tx.gate)
-		return;
-	s->tx.gate = true;
-	kiw_carrier_kick(s);
-	kiw_carrier_established(s);
-}

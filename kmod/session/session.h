@@ -142,8 +142,18 @@ void kiw_session_broken_off(struct kiw_session *s, enum kiw_qp_event event);
 void kiw_session_fail(struct kiw_session *s, enum kiw_err err, const u8 *ulpdu, u32 have,
 		      u32 ulpdu_len);
 
-/** kiw_session_first() - the first FPDU was good: this side may send (RFC 5044 section 7.1.2) */
-void kiw_session_first(struct kiw_session *s);
+/**
+ * kiw_session_feed() - take what came in
+ * @s: session; held
+ * @src: the bytes
+ * @budget: bytes after which it stops, though there are more
+ *
+ * It also stops where the session does (@s->rx.stopped), where a message waits for its receive
+ * request (@s->rx.held), and where a step needs more than there is (@s->rx.want).
+ *
+ * Return: FPDUs that were completed.
+ */
+u32 kiw_session_feed(struct kiw_session *s, struct kiw_source *src, u32 budget);
 
 /** kiw_core_manner() - that of the queue pair at this moment */
 static inline const struct kiw_manner *kiw_core_manner(const struct kiw_core *core)
@@ -154,7 +164,7 @@ static inline const struct kiw_manner *kiw_core_manner(const struct kiw_core *co
 /** kiw_core_flush_sq() - complete all that is posted with an error; held, in error */
 static inline void kiw_core_flush_sq(struct kiw_core *core)
 {
-	if (kiw_sq_flush(&core->sq, core->flush))
+	if (kiw_sq_flush(&core->sq, (enum ib_wc_status)core->flush))
 		core->flush = IB_WC_WR_FLUSH_ERR;
 }
 
