@@ -9,7 +9,6 @@
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
-#include "atomics.h"
 #include "batch.h"
 #include "compat.h"
 #include "count.h"

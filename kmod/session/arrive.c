@@ -5,6 +5,7 @@
  */
 #include "arrive.h"
 
+#include "atomics.h"
 #include "session.h"
 #include "../proto/receive.h"
 #include "../proto/tail.h"

@@ -8,7 +8,15 @@
 
 #include "../proto/ddp.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* KIW_CAP_* of which all opcodes have a row in arrive.c */
 #define KIW_ARRIVE_CAPS (KIW_CAP_IMM | KIW_CAP_ATOMIC)
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_ARRIVE_H */

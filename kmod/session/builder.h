@@ -10,6 +10,10 @@
 #include "port.h"
 #include "../proto/fpdu.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct kiw_loan;
 
 /**
@@ -90,5 +94,9 @@ static inline void kiw_fpdu_undo(struct kiw_builder *f)
 {
 	kiw_batch_cut(f->batch, &f->before);
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_BUILDER_H */

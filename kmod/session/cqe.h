@@ -6,6 +6,10 @@
 #include "kiwarp-abi.h"
 #include "port.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 
 /* Completions in one batch */
 #define KIW_CQE_BATCH 8
@@ -39,5 +43,9 @@ struct kiw_cqe *kiw_cqe_next(struct kiw_cqe_batch *b);
  * Return: false when the completion queue has overflowed.
  */
 bool kiw_cqe_publish(struct kiw_cqe_batch *b);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_CQE_H */

@@ -2,6 +2,7 @@
 #include "message.h"
 
 
+#include "atomics.h"
 #include "builder.h"
 #include "session.h"
 

@@ -9,6 +9,10 @@
 
 #include "port.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 
 struct kiw_session;
 
@@ -30,5 +34,9 @@ int kiw_message_terminate(struct kiw_session *s);
  * @status: that it completes with; the peer learns that this side gave up
  */
 void kiw_message_failed(struct kiw_session *s, enum ib_wc_status status);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_MESSAGE_H */

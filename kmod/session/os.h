@@ -44,6 +44,10 @@ typedef unsigned int gfp_t;
 #define array_size(n, size) ((size_t)(n) * (size))
 #define INDIRECT_CALL_3(f, f3, f2, f1, ...) ((f)(__VA_ARGS__))
 
+#define IS_ALIGNED(n, a) (!((n) & ((a) - 1)))
+#define try_cmpxchg64(p, old, new) \
+	__atomic_compare_exchange_n(p, old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+
 static inline u32 roundup_pow_of_two(u32 n)
 {
 	return n < 2 ? 1 : 1U << (32 - __builtin_clz(n - 1));

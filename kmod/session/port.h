@@ -10,7 +10,6 @@
  *   struct kiw_region_use and kiw_region_*()	memory that an STag leads to
  *   struct kiw_loan and kiw_loan_*()		memory that is sent as it is
  *   struct kiw_cursor and kiw_cursor_*()	bytes that came in
- *   kiw_atomic_check(), kiw_atomic_run()	atomics of a peer
  *   kiw_cq_add()				completions
  *   trace_kiw_*(), KIW_STAT_*			what can be watched
  *   enum ib_wc_status, enum ib_event_type, IB_ACCESS_*, IB_QPS_RTR: the words of verbs
@@ -20,6 +19,10 @@
 
 #include "session_port.h"
 #include "ring.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct kiw_recv_req;
 struct kiw_session;
@@ -118,5 +121,9 @@ void kiw_carrier_count(struct kiw_session *s, enum kiw_stat which);
 
 /** kiw_carrier_count_sent() - count what TCP has taken: bytes, those of them lent, and FPDUs */
 void kiw_carrier_count_sent(struct kiw_session *s, u32 bytes, u32 lent, u32 fpdus);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_PORT_H */

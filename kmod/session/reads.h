@@ -12,6 +12,10 @@
 #include "os.h"
 #include "../proto/ddp.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* First index of both, so that a mistake about the wrap shows in every test */
 #define KIW_READS_START (-16U)
 
@@ -157,5 +161,9 @@ static inline u32 kiw_read_in_msn(const struct kiw_reads_in *in)
 {
 	return KIW_MSN_FIRST + in->head - KIW_READS_START;
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_READS_H */

@@ -7,6 +7,10 @@
 #include "kiwarp-abi.h"
 #include "os.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct kiw_arena;
 
 /**
@@ -45,5 +49,9 @@ enum kiw_take {
 	KIW_TAKE_BAD,		/* the request is wrong, and has to complete with an error */
 	KIW_TAKE_RING,		/* the ring's index is nonsense */
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_RING_H */

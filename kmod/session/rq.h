@@ -11,6 +11,10 @@
 #include "ring.h"
 #include "sq.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /**
  * struct kiw_rq - receive queue; the QP is held, or the SRQ is locked
  * @map: the ring
@@ -121,5 +125,9 @@ void kiw_rq_forget(struct kiw_rq *rq);
  * @req: the stream's request, which goes first, or NULL
  */
 void kiw_rq_flush(struct kiw_rq *rq, struct kiw_recv_req *req);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_RQ_H */

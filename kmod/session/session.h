@@ -17,6 +17,10 @@
 #include "../proto/qpstate.h"
 #include "../proto/receive.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /**
  * struct kiw_manner - what the end of a connection means to the programs that use it
  * @grace: how long what is under way may still end well when the connection breaks, in seconds:
@@ -174,5 +178,9 @@ static inline void kiw_core_open_rings(struct kiw_core *core)
 	kiw_sq_flag(&core->sq, 0);
 	kiw_rq_open(&core->rq);
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_H */

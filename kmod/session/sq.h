@@ -8,6 +8,10 @@
 #include "port.h"
 #include "ring.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct kiw_cq;
 struct kiw_owner;
 
@@ -202,5 +206,9 @@ void kiw_sq_forget(struct kiw_sq *sq);
  * Return: whether a request ended with an @oldest that is another error.
  */
 bool kiw_sq_flush(struct kiw_sq *sq, enum ib_wc_status oldest);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_SQ_H */

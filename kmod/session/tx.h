@@ -9,6 +9,10 @@
 #include "../proto/acks.h"
 #include "../proto/term.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct kiw_session;
 
 /**
@@ -135,5 +139,9 @@ bool kiw_tx_begun(const struct kiw_session *s);
 
 /** kiw_tx_unfinished() - the same, or is a request posted; held */
 bool kiw_tx_unfinished(const struct kiw_session *s);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* KIW_SESSION_TX_H */

@@ -242,7 +242,7 @@ struct other {
 	struct timer_list	timer;
 	struct kiw_region	*remove;
 	bool			rebind;
-	struct kiw_qp		*forget;
+	struct kiw_owner	*forget;
 };
 
 static int other_thread(void *data)

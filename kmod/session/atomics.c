@@ -1,9 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "atomics.h"
 
-#include <rdma/ib_verbs.h>
-
-#include "region.h"
+#include "port.h"
 
 /* The use is begun when this returns KIW_OK. */
 static enum kiw_err atomic_begin(const struct kiw_owner *owner, const struct kiw_atomic *at,
@@ -55,7 +53,7 @@ enum kiw_err kiw_atomic_run(const struct kiw_owner *owner, const struct kiw_atom
 	do {
 		kiw_atomic_apply(at, *old, &value);
 	} while (!try_cmpxchg64(word, old, value));
-	kunmap_local(word);
+	kiw_region_unmap(word);
 	kiw_region_end(&use);
 	return KIW_OK;
 }

@@ -1,9 +1,13 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What the atomics of a peer do to a region (RFC 7306 section 5). */
-#ifndef KIWARP_ATOMICS_H
-#define KIWARP_ATOMICS_H
+#ifndef KIW_SESSION_ATOMICS_H
+#define KIW_SESSION_ATOMICS_H
 
-#include "proto/ddp.h"
+#include "../proto/ddp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct kiw_owner;
 
@@ -31,4 +35,8 @@ enum kiw_err kiw_atomic_check(const struct kiw_owner *owner, const struct kiw_at
  */
 enum kiw_err kiw_atomic_run(const struct kiw_owner *owner, const struct kiw_atomic *at, u64 *old);
 
-#endif /* KIWARP_ATOMICS_H */
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KIW_SESSION_ATOMICS_H */
