@@ -158,7 +158,7 @@ void kiw_carrier_end(struct kiw_session *s, bool watch)
 
 	kiw_batch_end(&s->tx.batch);
 	kiw_batch_charge(&s->tx.batch, sk);
-	/* Acknowledgements call back, see pump.c. */
+	/* Acknowledgments call back, see pump.c. */
 	if (watch)
 		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 }

@@ -10,7 +10,7 @@
  * stream lends no more. So the first loan of a stream is one FPDU, and there is no other before it
  * came back uncopied. A request with loans completes when they are over.
  *
- * Nothing waits for a peer's acknowledgements. Where the process is to have its pages back, because
+ * Nothing waits for a peer's acknowledgments. Where the process is to have its pages back, because
  * requests are flushed, a region goes or the queue pair does, the loans are called back:
  * kiw_lend_copy() gives TCP's own buffers copies, as the kernel does for a local receiver. What
  * TCP sends from then on, for the first time or again, is what was in the pages at that time.

@@ -181,7 +181,7 @@ static int qp_alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct 
 
 	qp->core.sq.entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
 	qp->core.sq.swr = kvcalloc(qp->core.sq.entries, sizeof(*qp->core.sq.swr),
-			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+				   GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!qp->core.sq.swr)
 		return -ENOMEM;
 	ret = kiw_ring_alloc(&qp->core.sq.map, uctx, qp->core.sq.entries,
@@ -485,7 +485,7 @@ static bool qp_is_met(struct kiw_qp *qp)
 	return met;
 }
 
-/* Requests have waited long enough for the peer: as if its acknowledgements were missing. */
+/* Requests have waited long enough for the peer: as if its acknowledgments were missing. */
 static void qp_peer_late(struct work_struct *work)
 {
 	struct kiw_peer *peer = container_of(to_delayed_work(work), struct kiw_peer, late);

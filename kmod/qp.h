@@ -187,7 +187,7 @@ int kiw_qp_check(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
  * @qp: QP
  *
  * If it is by number and without a stream, it goes to the error state with IB_EVENT_QP_FATAL; the
- * oldest request fails as if acknowledgements were missing, and its endpoint ends.
+ * oldest request fails as if acknowledgments were missing, and its endpoint ends.
  */
 void kiw_qp_give_up(struct kiw_qp *qp);
 

@@ -12,11 +12,11 @@
 extern "C" {
 #endif
 
-/* Marks of a stream: when all are in use, the last one stands for what is sent from then on, too. */
+/* Marks of a session: when all are in use, the last one stands for all that is sent later, too. */
 #define KIW_ACKS_MARKS 16
 
 /**
- * struct kiw_acks - the requests whose acknowledgement is awaited; socket lock
+ * struct kiw_acks - the requests that wait for an acknowledgment
  * @first: slot of the oldest mark
  * @num: marks in use
  * @mark: ring of them. @index: requests before this are acknowledged, as soon as all bytes before

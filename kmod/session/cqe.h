@@ -10,7 +10,6 @@
 extern "C" {
 #endif
 
-
 /* Completions in one batch */
 #define KIW_CQE_BATCH 8
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "message.h"
 
-
 #include "atomics.h"
 #include "builder.h"
 #include "session.h"

@@ -13,7 +13,6 @@
 extern "C" {
 #endif
 
-
 struct kiw_session;
 
 /** kiw_message_request() - of the request that is under way */

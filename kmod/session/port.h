@@ -113,7 +113,7 @@ bool kiw_carrier_lends(const struct kiw_session *s);
 /** kiw_carrier_hold() - send requests before @end complete with the youngest loan */
 void kiw_carrier_hold(struct kiw_session *s, u32 end);
 
-/** kiw_carrier_take_back() - nobody needs the buffers of requests before @end any more, see lend.h */
+/** kiw_carrier_take_back() - nobody needs the buffers of requests before @end any more */
 void kiw_carrier_take_back(struct kiw_session *s, u32 *end);
 
 /** kiw_carrier_count() - count a rare event */

@@ -3,8 +3,6 @@
 
 #include "port.h"
 
-
-
 int kiw_reads_init(struct kiw_reads_out *out, struct kiw_reads_in *in, u32 ord, u32 ird,
 		   u32 max_sge, void *room, size_t room_len)
 {

@@ -3,7 +3,6 @@
 #ifndef KIW_SESSION_RING_H
 #define KIW_SESSION_RING_H
 
-
 #include "kiwarp-abi.h"
 #include "os.h"
 

@@ -3,7 +3,6 @@
 #ifndef KIW_SESSION_SQ_H
 #define KIW_SESSION_SQ_H
 
-
 #include "kiwarp-abi.h"
 #include "port.h"
 #include "ring.h"

@@ -4,12 +4,11 @@
  * in one call, without another copy where it can splice.
  *
  * A request completes when TCP has taken its last FPDU and its buffers are free: that is, for
- * payload that was not copied, when the loans are over (lend.h). Of a QP that is connected by number
- * it completes when the peer's TCP has acknowledged it, besides: the programs were written for
- * InfiniBand, where a completion says that the peer has the data.
+ * payload that was not copied, when the loans are over. In a manner with @acked the peer's TCP must
+ * have acknowledged it, too: the programs were written for InfiniBand, where a completion says that
+ * the peer has the data.
  */
 #include "tx.h"
-
 
 #include "message.h"
 #include "session.h"
@@ -173,9 +172,9 @@ static int tx_put_next(struct kiw_session *s)
 /* --- to TCP -------------------------------------------------------------------------------- */
 
 /*
- * Complete the requests whose buffers are free and that need no acknowledgement. A Read or an atomic
- * among them completes when it is answered; an answer may even have come before this, so that its
- * slot is another request's already.
+ * Complete the requests that have their buffers back and need no acknowledgment. A Read or an
+ * atomic among them completes when it is answered; an answer may even have come before this, so
+ * that its slot is another request's already.
  */
 static void tx_requests_done(struct kiw_session *s)
 {
@@ -203,7 +202,7 @@ static void tx_take_acks(struct kiw_session *s)
 
 /*
  * All that was put into batches is with TCP: the requests that end there are done, or will be with
- * the last loan or by an acknowledgement.
+ * the last loan or by an acknowledgment.
  */
 static void tx_requests_sent(struct kiw_session *s)
 {

@@ -34,7 +34,7 @@ enum kiw_message {
  * @taken: @req has been taken out of the ring, but is held back
  * @response_turn: the next message is a Read Response, if there is one
  * @starved: the last run ended for want of memory
- * @stuck: the last run left something that the next acknowledgement lets go on
+ * @stuck: the last run left something that the next acknowledgment lets go on
  * @lost: TCP says that the connection is gone
  * @written: the Write of the request under way is in FPDUs, its Immediate Data aren't
  * @acked: a request completes when the peer's TCP has acknowledged it; the peer's do, too
@@ -53,9 +53,9 @@ enum kiw_message {
  * @batch_index: send requests before this are wholly in the batch or earlier ones
  * @sent_index: send requests before this are wholly with TCP
  * @free_index: nobody needs the buffers of send requests before this any more
- * @acked_index: send requests before this need no acknowledgement any more
+ * @acked_index: send requests before this need no acknowledgment any more
  * @done_index: send requests before this have been marked as done, but for Reads
- * @acks: the acknowledgements that are awaited, with @acked
+ * @acks: the acknowledgments that are awaited, with @acked
  * @sent_bytes: all that TCP has taken, as &struct kiw_traffic counts it
  * @lent_bytes: likewise
  * @sent_fpdus: likewise
@@ -112,7 +112,7 @@ bool kiw_tx_run(struct kiw_session *s, int budget);
 /**
  * kiw_tx_awaits() - is there a request with TCP that isn't complete; held
  *
- * Its buffers are lent, or its acknowledgement is awaited.
+ * Its buffers are lent, or its acknowledgment is awaited.
  */
 bool kiw_tx_awaits(const struct kiw_session *s);
 
@@ -120,7 +120,7 @@ bool kiw_tx_awaits(const struct kiw_session *s);
 bool kiw_tx_acked(const struct kiw_session *s);
 
 /**
- * kiw_tx_take_back() - complete requests whose loans are over, or that are acknowledged
+ * kiw_tx_take_back() - complete requests that have lost their loans, or are acknowledged
  * @s: session; held, any context
  */
 void kiw_tx_take_back(struct kiw_session *s);

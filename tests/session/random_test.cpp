@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //
-// Whole connections of random posts, compared with what they mean; and random octets in place of a peer's, which may end
-// a session and touch nothing.
+// Whole connections of random posts, compared with what they mean; and random octets in place of a peer's, which may
+// end a session and touch nothing.
 #include <algorithm>
 #include <deque>
 #include <gtest/gtest.h>
@@ -36,14 +36,16 @@ Terms terms_of(Random &r)
 	return t;
 }
 
-/// One side's requests in order, and what the memory of its peer holds when they are done: each writes to a place of its own.
+/// One side's requests in order, and what the memory of its peer holds when they are done: each writes to a place of
+/// its own.
 class Program {
 public:
 	Program(Side &self, Side &peer, Random &r) : self_(self), peer_(peer), r_(r) {}
 
 	void post_one()
 	{
-		const std::uint32_t length = r_.one_in(4) ? r_.below(60000) : r_.below(3000), at = r_.below(Side::memory_size / 4 - length);
+		const std::uint32_t length = r_.one_in(4) ? r_.below(60000) : r_.below(3000),
+				    at = r_.below(Side::memory_size / 4 - length);
 		const std::uint32_t to = Side::memory_size / 2 + r_.below(Side::memory_size / 4 - length);
 		kiw_wqe wqe{};
 		kiw_sge sge = self_.sge(at, length);
@@ -189,7 +191,8 @@ TEST(Octets, EndASessionAndTouchNothing)
 		if (octets.size() > 40 && !r.one_in(3)) {
 			octets[0] = 0;
 			octets[1] = static_cast<std::uint8_t>(14 + r.below(60));
-			octets[2] = static_cast<std::uint8_t>((r.one_in(2) ? 0xc1 : 0x41) & (r.one_in(9) ? 0x7f : 0xff));
+			octets[2] =
+				static_cast<std::uint8_t>((r.one_in(2) ? 0xc1 : 0x41) & (r.one_in(9) ? 0x7f : 0xff));
 			octets[3] = static_cast<std::uint8_t>(0x40 | r.below(16));
 		}
 		p.b->receive(1, {&to, 1});

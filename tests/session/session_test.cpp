@@ -22,7 +22,7 @@ kiw_wqe request(kiw_wr_op opcode, std::uint64_t id, std::uint8_t flags = KIW_WQE
 }
 
 kiw_wqe remote(kiw_wr_op opcode, std::uint64_t id, const Side &peer, std::uint32_t offset, std::size_t region = 0,
-	       std::uint8_t flags = KIW_WQE_SIGNALED)
+	std::uint8_t flags = KIW_WQE_SIGNALED)
 {
 	kiw_wqe wqe = request(opcode, id, flags);
 
@@ -106,10 +106,10 @@ TEST_P(Terminal, GathersAndScatters)
 	std::vector<std::uint8_t> sent, got;
 	for (const kiw_sge &sge : from)
 		sent.insert(sent.end(), a.bytes().begin() + (sge.addr - Side::address),
-			    a.bytes().begin() + (sge.addr - Side::address) + sge.length);
+			a.bytes().begin() + (sge.addr - Side::address) + sge.length);
 	for (const kiw_sge &sge : to)
 		got.insert(got.end(), b.bytes().begin() + (sge.addr - Side::address),
-			   b.bytes().begin() + (sge.addr - Side::address) + sge.length);
+			b.bytes().begin() + (sge.addr - Side::address) + sge.length);
 	got.resize(sent.size());
 	EXPECT_EQ(sent, got);
 }
@@ -190,7 +190,8 @@ TEST_P(Terminal, AtomicsReturnWhatWasThere)
 
 TEST_P(Terminal, BothSidesSendAtOnce)
 {
-	const kiw_sge from_a = a.sge(0, 20000), from_b = b.sge(0, 20000), at_a = a.sge(100000, 20000), at_b = b.sge(100000, 20000);
+	const kiw_sge from_a = a.sge(0, 20000), from_b = b.sge(0, 20000), at_a = a.sge(100000, 20000),
+		      at_b = b.sge(100000, 20000);
 
 	fill(a.bytes().first(20000), 1);
 	fill(b.bytes().first(20000), 2);
@@ -209,8 +210,8 @@ TEST_P(Terminal, BothSidesSendAtOnce)
 	EXPECT_TRUE(same(b.bytes().first(20000), a.bytes().subspan(100000, 20000)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Terms, Terminal,
-			 testing::Combine(testing::Bool(), testing::Bool(), testing::Bool(), testing::Values(0, 4608)));
+INSTANTIATE_TEST_SUITE_P(
+	Terms, Terminal, testing::Combine(testing::Bool(), testing::Bool(), testing::Bool(), testing::Values(0, 4608)));
 
 class Connected : public testing::Test {
 protected:

@@ -50,7 +50,7 @@ kiw_region_fault kiw_region_check(const kiw_owner *owner, u32 stag, int access, 
 	if (len && addr + len < addr)
 		return KIW_REGION_WRAP;
 	if (len && (addr < region->iova || addr - region->iova > region->length ||
-		    len > region->length - (addr - region->iova)))
+			   len > region->length - (addr - region->iova)))
 		return KIW_REGION_BOUNDS;
 	return KIW_REGION_OK;
 }
@@ -363,18 +363,22 @@ const kiw_manner Pair::by_cm = {.grace = 0, .outlives = false, .acked = false, .
 const kiw_manner Pair::by_number = {.grace = 0, .outlives = true, .acked = true, .lost = IB_WC_RETRY_EXC_ERR};
 
 Side::Side(int fd, const Terms &terms, std::uint32_t num, const kiw_manner &manner)
-	: mss(terms.mss), fd_(fd), terms_(terms), sq_ring_(KIW_RING_HEADER + terms.entries * stride),
-	  rq_ring_(KIW_RING_HEADER + terms.entries * stride), swrs_(terms.entries)
+	: mss(terms.mss),
+	  fd_(fd),
+	  terms_(terms),
+	  sq_ring_(KIW_RING_HEADER + terms.entries * stride),
+	  rq_ring_(KIW_RING_HEADER + terms.entries * stride),
+	  swrs_(terms.entries)
 {
 	for (std::size_t i = 0; i < regions_.size(); i++) {
 		memory_[i].resize(memory_size);
 		regions_[i] = {.stag = static_cast<u32>((num * 16 + i + 1) << 8 | 0x5a),
-			       .access = i == 2 ? IB_ACCESS_LOCAL_WRITE : all,
-			       .iova = address + i * 0x1000000,
-			       .length = memory_size,
-			       .bytes = memory_[i].data(),
-			       .valid = true,
-			       .may_be_invalidated = i == 1};
+			.access = i == 2 ? IB_ACCESS_LOCAL_WRITE : all,
+			.iova = address + i * 0x1000000,
+			.length = memory_size,
+			.bytes = memory_[i].data(),
+			.valid = true,
+			.may_be_invalidated = i == 1};
 	}
 	core.own = {.region = regions_.data(), .regions = 3, .cookie = 0xc00c1e, .num = num, .access = 0xff};
 	core.manner = &manner;
@@ -537,7 +541,7 @@ void Side::peer_gone()
 void Side::check_closed()
 {
 	if (fin_sent && fin_received && !kiw_tx_awaits(&s) &&
-	    (core.state == KIW_QP_CLOSING || core.state == KIW_QP_TERMINATE))
+		(core.state == KIW_QP_CLOSING || core.state == KIW_QP_TERMINATE))
 		event(KIW_EV_CLOSE_DONE);
 }
 

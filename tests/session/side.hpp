@@ -42,7 +42,8 @@ public:
 
 	static constexpr std::uint32_t memory_size = 256 << 10;
 	static constexpr std::uint64_t address = 0x7000000000;
-	static constexpr int all = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC;
+	static constexpr int all =
+		IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC;
 
 	/// Region 0 has all rights and stays, region 1 may be invalidated, and region 2 may only be used by its owner.
 	const kiw_region &region(std::size_t i) const { return regions_.at(i); }
