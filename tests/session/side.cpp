@@ -458,7 +458,8 @@ void Side::scribble(std::span<const std::uint8_t> bytes, std::uint32_t prod)
 {
 	auto *ring = static_cast<kiw_wq_ring *>(core.sq.map.mem);
 
-	std::memcpy(slot(ring, ring->prod, stride), bytes.data(), std::min<std::size_t>(bytes.size(), stride));
+	if (!bytes.empty())
+		std::memcpy(slot(ring, ring->prod, stride), bytes.data(), std::min<std::size_t>(bytes.size(), stride));
 	__atomic_store_n(&ring->prod, prod, __ATOMIC_RELEASE);
 	kicked = true;
 }

@@ -40,7 +40,7 @@ public:
 	Side(const Side &) = delete;
 	Side &operator=(const Side &) = delete;
 
-	static constexpr std::uint32_t memory_size = 256 << 10;
+	static constexpr std::uint32_t memory_size = 128 << 10;
 	static constexpr std::uint64_t address = 0x7000000000;
 	static constexpr int all =
 		IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC;
