@@ -3,6 +3,10 @@
 #
 #   ok NAME               not_ok NAME REASON...      skip NAME REASON...
 #   t NAME COMMAND...     ok when COMMAND ends with 0; LIMIT=SECONDS COMMAND may take (60); a function limits itself
+#   step TEST...          a test (t, pair and others) that later ones need: it also runs where ONLY picks others, and its failure counts
+#   selected NAME...      whether ONLY picks one of these, or this is part of a step. A function that takes long for its test asks first
+#   gtests PROGRAM ARGUMENT...
+#                         its GoogleTests, of which a failure is one of the suite
 #   left COMMAND...       right COMMAND...           in that host, which is a namespace, or a guest: not functions, but commands,
 #                         which other programs can call as well
 #   outside HOST COMMAND...
@@ -10,7 +14,10 @@
 #   everywhere COMMAND... so in each kernel, of which there are KERNELS (1 or 2)
 #   parameter MODULE NAME VALUE
 #                         of a module, in each kernel
-#   until_true COMMAND... tries until it succeeds, at most LIMIT seconds
+#   until_true COMMAND... tries until it succeeds; that it doesn't within LIMIT seconds is a failed test
+#   soon COMMAND...       the same as a condition, for "if", "||" and t: status 1 where until_true reports
+#   pause_until COMMAND...
+#                         the same for a wait that the next test can do without: neither fails
 #   found_by_interface DEVICE
 #                         rdma_cm finds it by its interface, which RDMA core then shows for its GID (since Linux 6.6): else by a
 #                         MAC address alone, which lo and tunnels lack
@@ -20,30 +27,70 @@
 #                         PORT= the TCP port that the server listens on
 #                         ENDLESS=1 for a server that doesn't end by itself: it must outlive the client
 #                         SERVER_HOST= CLIENT_HOST= other hosts, "-" for outside of both
+#
+# ONLY=PATTERN in the environment picks tests by name, as in "case": others neither run nor report. Steps run all the same, and
+# commands between tests. A suite whose tests need each other empties ONLY after it has sourced this.
 
 FAILED=0
+ONLY=${ONLY:-}
+STEP=
 LIMIT=60
 WORK=$(mktemp -d)
-trap 'rm -rf "$WORK"' EXIT
+# A child that is killed before it has begun still has this trap.
+trap '[ "$BASHPID" = $$ ] && rm -rf "$WORK"' EXIT
+# The file that says that a test has reported; a suite's other scripts have the same.
+export PICKED=${PICKED:-$WORK/picked}
 KERNELS=1
 if [ -e /run/netns/control ]; then
 	KERNELS=2
 	right mkdir "$WORK"
 fi
 
-ok() { echo "ok $*"; }
+# picked NAME
+# shellcheck disable=SC2053 # a pattern
+picked() { [ -z "$ONLY" ] || { [[ $1 = $ONLY ]] && : >"$PICKED"; }; }
+selected() {
+	local name
+	[ -n "$ONLY" ] && [ -z "$STEP" ] || return 0
+	# shellcheck disable=SC2053 # a pattern
+	for name; do [[ $name != $ONLY ]] || return 0; done
+	return 1
+}
+step() {
+	local STEP=1
+	"$@"
+}
+
+ok() { ! picked "$1" || echo "ok $*"; }
 not_ok() {
 	local name=$1
 	shift
+	picked "$name" || [ -n "$STEP" ] || return 0
 	FAILED=$((FAILED + 1))
 	echo "not ok $name: ${*:-failed}"
 }
 skip() {
 	local name=$1
 	shift
-	echo "skip $name: $*"
+	! picked "$name" || echo "skip $name: $*"
 }
-finish() { exit $((FAILED > 0)); }
+finish() {
+	# A script that another one of its suite has called may have none of them.
+	if [ -n "$ONLY" ] && [ "$PICKED" = "$WORK/picked" ] && [ ! -e "$PICKED" ]; then
+		echo "no test is called $ONLY" >&2
+		exit 1
+	fi
+	exit $((FAILED > 0))
+}
+
+gtests() {
+	if [ -n "$ONLY" ]; then
+		"$1" --gtest_filter="$ONLY" --gtest_list_tests | grep -q '^  ' || return 0
+		: >"$PICKED"
+		set -- "$@" --gtest_filter="$ONLY"
+	fi
+	"$@" || FAILED=$((FAILED + 1))
+}
 
 outside() {
 	local IN
@@ -79,6 +126,7 @@ why() { if [ "$1" = 124 ]; then echo "took more than $LIMIT s"; else echo "statu
 t() {
 	local name=$1 status=0 limit=limited
 	shift
+	selected "$name" || return 0
 	[ "$(type -t "$1")" != function ] || limit=
 	$limit "$@" >"$WORK/output" 2>&1 || status=$?
 	if [ $status = 0 ]; then
@@ -89,12 +137,16 @@ t() {
 	fi
 }
 
-until_true() {
+soon() {
 	local end=$((SECONDS + LIMIT))
 	until "$@"; do
 		[ $SECONDS -lt $end ] || return 1
 		sleep 0.02
 	done
+}
+pause_until() { soon "$@" || :; }
+until_true() {
+	soon "$@" || STEP=1 not_ok "until_true $*" "not within $LIMIT s (${BASH_SOURCE[1]##*/}, line ${BASH_LINENO[0]})"
 }
 
 # listens: whether a socket of the server's host listens on PORT. RDMA listeners have one there, too.
@@ -111,15 +163,16 @@ settled() { listens || ! kill -0 "$1" 2>/dev/null; }
 
 pair() {
 	local name=$1 server=() pid status=0 server_status=0
+	selected "$name" || return 0
 	shift
 	while [ "$1" != -- ]; do server+=("$1"); shift; done
 	shift
 	# The last server's socket may outlive it by a moment.
-	LIMIT=5 until_true not_listening
+	LIMIT=5 pause_until not_listening
 	in_host "$SERVER_HOST"
 	"${IN[@]}" timeout -k 5 "$LIMIT" "${server[@]}" >"$WORK/server" 2>&1 &
 	pid=$!
-	until_true settled "$pid" || :
+	pause_until settled "$pid"
 	in_host "$CLIENT_HOST"
 	limited "${IN[@]}" "$@" >"$WORK/client" 2>&1 || status=$?
 	if [ $status = 0 ] && [ -n "${ENDLESS:-}" ]; then

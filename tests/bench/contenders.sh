@@ -152,7 +152,7 @@ both() {
 	[ "$cpus" != 1 ] || pin=(taskset -c 0)
 	right timeout -k 2 "$LIMIT" "${pin[@]}" "${server_tracer[@]}" "${server[@]}" >"$WORK/server" 2>&1 &
 	pid=$!
-	PORT=$port until_true ready "$pid" || :
+	PORT=$port pause_until ready "$pid"
 	[ -z "$onlooker" ] || retire "$onlooker" &
 	left timeout -k 2 "$LIMIT" "${pin[@]}" "${tracer[@]}" "$@" >"$WORK/client" 2>&1 || status=$?
 	[ $status = 0 ] || kill "$pid" 2>/dev/null
@@ -445,10 +445,10 @@ idle_pair() {
 	rm -f "$WORK"/{server,client}
 	right timeout -k 2 "$LIMIT" "$TOOLS/${tool[0]}" "${tool[1]}" server "$at" "$port" --count "$1" "${server[@]}" >"$WORK/server" 2>&1 &
 	mine=($!)
-	PORT=$port until_true settled "${mine[0]}" || :
+	PORT=$port pause_until settled "${mine[0]}"
 	left timeout -k 2 "$LIMIT" "$TOOLS/${tool[0]}" "${tool[1]}" client "$at" "$port" --count "$1" "${client[@]}" >"$WORK/client" 2>&1 &
 	mine+=($!)
-	until_true idle_or_gone "${mine[1]}" || :
+	pause_until idle_or_gone "${mine[1]}"
 	pids+=("${mine[@]}")
 	port=$((port + 1))
 	up=$(sed -n 's/^up //p' "$WORK/client")

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # What the program of scripts/demo --datagram says of a small stream, in a guest: facts, never times.
 . /src/tests/lib.sh
+ONLY= # all of it: each test needs the earlier ones
 stream=/usr/lib/kiwarp/tests/demo_stream
 frames=60
 

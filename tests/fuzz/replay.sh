@@ -3,6 +3,7 @@
 # replay.sh [SESSIONS [SEED [CORPUS]]]: malformed sessions (2000) against the live module, most towards a listener, a part
 # towards what connects. Afterwards nothing may be left of them: no object, no pinned page, no memory beyond a bound.
 . /src/tests/lib.sh
+ONLY= # all of it: each test needs the earlier ones
 . /src/tests/apps/programs.sh
 bin=/usr/lib/kiwarp/tests
 parameters=/sys/module/kiwarp/parameters
@@ -84,7 +85,7 @@ requests "requests_$requests.with_markers" $((requests / 4)) $((seed + 2))
 replies "replies_$replies.with_markers" $((replies / 4)) $((seed + 3))
 echo N >$parameters/markers
 
-if LIMIT=20 until_true no_more_than "$quiet"; then
+if LIMIT=20 soon no_more_than "$quiet"; then
 	ok objects_as_before
 else
 	not_ok objects_as_before "$(objects kiw0) $(objects kiw1) instead of $quiet"
@@ -95,7 +96,7 @@ else
 	not_ok pinned_pages_as_before "$(pinned $target) kB instead of $quiet_pinned"
 fi
 less_than_bound() { after=$(used) && [ $((after - before)) -le $bound ]; }
-if LIMIT=20 until_true less_than_bound; then
+if LIMIT=20 soon less_than_bound; then
 	ok memory_is_flat
 else
 	not_ok memory_is_flat "$((after - before)) kB more, $bound are allowed"

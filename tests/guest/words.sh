@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # What the self-tests of guests share. Sourced, in the checkout's top folder, on the host.
 . tests/lib.sh
+ONLY= # all of it: each test needs the earlier ones
 plant=/usr/lib/kiwarp/guest/plant.ko
 
 # gives NAME STATUS GUEST-ARGUMENT...: the guest must end with STATUS; its outputs are kept in $WORK/out and $WORK/err
