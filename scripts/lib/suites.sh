@@ -14,6 +14,42 @@ suite_base() {
 	echo "$base"
 }
 
+EMULATED=" $(awk '$2 == "qemu" { print $1 }' "$TOP/scripts/kernels/guests" | xargs) "
+
+# read_suite NAME: sets the suite's fields, see tests/README.md
+read_suite() {
+	local base variant
+	base=$(suite_base "$1")
+	variant=${1#"$base"}
+	GUEST=fast ALSO='' OPTS='' TIMEOUT=600 COMMAND='' SHORT='' DESCRIPTION='' ORDER=50 PACKAGES='' LAST=''
+	. "$(suite_file "$base")"
+	if [ -n "$variant" ]; then
+		variant=${variant#-}
+		ORDER=$((ORDER + 100)) TIMEOUT=$((TIMEOUT * 4))
+		case $variant in
+		two) OPTS+=" -2" DESCRIPTION+=" (between two kernels)" ;;
+		*)
+			GUEST=$variant DESCRIPTION+=" (in $GUEST)"
+			[ -z "$SHORT" ] || [[ $EMULATED != *" $GUEST "* ]] || COMMAND=$SHORT DESCRIPTION+=", shortened"
+			;;
+		esac
+	fi
+	[ -n "$COMMAND" ] || die 2 "suite $1 has no COMMAND"
+}
+
+# known_suites: names in running order
+known_suites() {
+	local file name
+	for file in "$TOP"/tests/*/*.suite; do
+		name=${file##*/} name=${name%.suite}
+		(
+			read_suite "$name"
+			printf '%s %s\n' "$ORDER" "$name"
+			for guest in $ALSO; do printf '%s %s\n' $((ORDER + 100)) "$name-$guest"; done
+		)
+	done | sort -n -k1,1 -k2,2 | cut -d' ' -f2
+}
+
 # What scripts/check leaves of each suite: NAME.tests and NAME.commit
 RESULTS=$TOP/build/check
 
