@@ -60,6 +60,8 @@ provider-abis:
 tests: $(test_dirs) $(if $(kunit),kunit)
 $(test_dirs):
 	$(MAKE) -C $@ O=$(out)/$@ $(user)
+# Once, for the folders that link with it
+$(patsubst %/Makefile,%,$(shell grep -ls tests/lib/beside.mk tests/*/Makefile)): tests/lib
 kunit:
 	@+$(kbuild) M=$(top)/tests/kunit modules
 

@@ -64,6 +64,6 @@ has_result() {
 	folder=$(dirname "$(suite_file "${base:-*}" | head -n 1)")
 	mapfile -t sourced < <(grep -shE -d skip '^\. (/src/)?tests/' "$folder"/* | sed -E 's|^\. (/src/)?||' | sort -u)
 	[ -s "$RESULTS/$1.tests" ] && git -C "$TOP" merge-base --is-ancestor "$(found_in "$1")" "$2" 2>/dev/null &&
-		git -C "$TOP" diff --quiet "$(found_in "$1")" "$2" -- kmod uapi provider tests/lib.sh tests/tools tests/verbs \
+		git -C "$TOP" diff --quiet "$(found_in "$1")" "$2" -- kmod uapi provider tests/lib.sh tests/lib tests/tools \
 			"$folder" "${sourced[@]}" ':!tests/programs/tried'
 }

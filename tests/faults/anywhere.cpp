@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <iostream>
 
-#include "../verbs/connection.hpp"
+#include "../lib/connection.hpp"
 #include "footprint.hpp"
 #include "injection.hpp"
 #include "step.hpp"

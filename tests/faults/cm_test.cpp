@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <poll.h>
 
-#include "../verbs/connection.hpp"
+#include "../lib/connection.hpp"
 #include "every_fault.hpp"
 
 namespace faults {

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <memory>
 
-#include "../record/target.hpp"
+#include "../lib/record.hpp"
 #include "every_fault.hpp"
 #include "footprint.hpp"
 #include "injection.hpp"

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <thread>
 
-#include "../verbs/support.hpp"
+#include "../lib/support.hpp"
 #include "injection.hpp"
 
 namespace faults {

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../verbs/support.hpp"
+#include "../lib/support.hpp"
 
 namespace faults {
 

@@ -7,8 +7,8 @@
 #include <list>
 #include <memory>
 
-#include "../verbs/connection.hpp"
-#include "end.hpp"
+#include "../lib/connection.hpp"
+#include "../lib/exchange.hpp"
 #include "step.hpp"
 
 namespace faults {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <memory>
 
-#include "../number/end.hpp"
+#include "../lib/by_number.hpp"
 #include "life.hpp"
 #include "step.hpp"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "../verbs/support.hpp"
+#include "../lib/support.hpp"
 #include "footprint.hpp"
 #include "injection.hpp"
 

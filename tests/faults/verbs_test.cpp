@@ -5,7 +5,7 @@
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
 
-#include "../verbs/connection.hpp"
+#include "../lib/connection.hpp"
 #include "every_fault.hpp"
 #include "footprint.hpp"
 #include "injection.hpp"

@@ -13,9 +13,9 @@
 #include <unistd.h>
 #include <vector>
 
-#include "../number/end.hpp"
-#include "../number/stranger.hpp"
-#include "../verbs/link.hpp"
+#include "../lib/by_number.hpp"
+#include "../lib/link.hpp"
+#include "../lib/stranger.hpp"
 #include "user.hpp"
 
 namespace {

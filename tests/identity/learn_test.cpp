@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "../number/end.hpp"
-#include "../number/stranger.hpp"
-#include "../verbs/link.hpp"
+#include "../lib/by_number.hpp"
+#include "../lib/link.hpp"
+#include "../lib/stranger.hpp"
 #include "user.hpp"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <string>
 
-#include "../verbs/connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace {
 

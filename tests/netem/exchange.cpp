@@ -2,7 +2,7 @@
 // netem_exchange SECONDS OCTETS [give-up]: connects two ends, and has each send, write and read OCTETS at a time, until
 // the time is up; every octet is compared. To give up is to end the connection with all of that under way, and to write
 // over the buffers, which are the program's again: nothing of that may arrive. The ends are told by KIWARP_TEST_CLIENT
-// and KIWARP_TEST_SERVER, see tests/verbs/support.hpp.
+// and KIWARP_TEST_SERVER, see tests/lib/support.hpp.
 //
 // Status: 0; 1 something else went wrong, or took too long; 3 the connection ended, with an error at each end; 4 there
 // were wrong octets
@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "../faults/end.hpp"
+#include "../lib/exchange.hpp"
 
 namespace {
 

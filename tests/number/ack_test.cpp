@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <thread>
 
-#include "../verbs/link.hpp"
-#include "end.hpp"
+#include "../lib/by_number.hpp"
+#include "../lib/link.hpp"
 
 namespace {
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "../verbs/link.hpp"
-#include "end.hpp"
-#include "stranger.hpp"
+#include "../lib/by_number.hpp"
+#include "../lib/link.hpp"
+#include "../lib/stranger.hpp"
 
 namespace {
 

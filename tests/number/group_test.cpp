@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../verbs/link.hpp"
-#include "end.hpp"
+#include "../lib/by_number.hpp"
+#include "../lib/link.hpp"
 
 namespace {
 

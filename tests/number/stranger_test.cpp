@@ -12,9 +12,9 @@
 #include <unistd.h>
 #include <vector>
 
-#include "../verbs/link.hpp"
-#include "end.hpp"
-#include "stranger.hpp"
+#include "../lib/by_number.hpp"
+#include "../lib/link.hpp"
+#include "../lib/stranger.hpp"
 
 namespace {
 

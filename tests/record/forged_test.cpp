@@ -13,8 +13,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "../lib/record.hpp"
 #include "cq.hpp"
-#include "target.hpp"
 
 namespace record {
 namespace {

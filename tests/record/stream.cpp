@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "target.hpp"
+#include "../lib/record.hpp"
 
 namespace record {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "target.hpp"
+#include "../lib/record.hpp"
 
 extern "C" std::uint64_t missing_in_c(const kiwarpdv_record *record);
 

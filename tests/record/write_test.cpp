@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <vector>
 
-#include "../verbs/link.hpp"
-#include "target.hpp"
+#include "../lib/link.hpp"
+#include "../lib/record.hpp"
 
 namespace record {
 namespace {

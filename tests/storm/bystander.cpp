@@ -5,7 +5,7 @@
 #include <array>
 #include <thread>
 
-#include "../verbs/connection.hpp"
+#include "../lib/connection.hpp"
 #include "part.hpp"
 
 namespace storm {

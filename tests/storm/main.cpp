@@ -24,7 +24,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "../verbs/support.hpp"
+#include "../lib/support.hpp"
 #include "part.hpp"
 
 namespace storm {

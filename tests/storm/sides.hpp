@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "../verbs/connection.hpp"
+#include "../lib/connection.hpp"
 #include "part.hpp"
 #include "uverbs.hpp"
 

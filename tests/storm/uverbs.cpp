@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "../verbs/connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace storm {
 

@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../verbs/link.hpp"
-#include "end.hpp"
-#include "wire.hpp"
+#include "../lib/datagram.hpp"
+#include "../lib/link.hpp"
+#include "../lib/udp.hpp"
 
 namespace ud {
 namespace {

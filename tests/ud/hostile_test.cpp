@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "end.hpp"
-#include "wire.hpp"
+#include "../lib/datagram.hpp"
+#include "../lib/udp.hpp"
 
 namespace ud {
 namespace {

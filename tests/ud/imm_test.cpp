@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "../verbs/raw.hpp"
-#include "end.hpp"
-#include "wire.hpp"
+#include "../lib/datagram.hpp"
+#include "../lib/raw.hpp"
+#include "../lib/udp.hpp"
 
 namespace ud {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "end.hpp"
-#include "wire.hpp"
+#include "../lib/datagram.hpp"
+#include "../lib/udp.hpp"
 
 namespace ud {
 namespace {

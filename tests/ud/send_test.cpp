@@ -6,9 +6,9 @@
 #include <numeric>
 #include <vector>
 
-#include "../verbs/link.hpp"
-#include "end.hpp"
-#include "wire.hpp"
+#include "../lib/datagram.hpp"
+#include "../lib/link.hpp"
+#include "../lib/udp.hpp"
 
 namespace ud {
 namespace {

@@ -3,7 +3,7 @@
 // Datagram queue pairs that take their receives from a shared queue.
 #include <gtest/gtest.h>
 
-#include "end.hpp"
+#include "../lib/datagram.hpp"
 
 namespace ud {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "../verbs/link.hpp"
-#include "end.hpp"
-#include "wire.hpp"
+#include "../lib/datagram.hpp"
+#include "../lib/link.hpp"
+#include "../lib/udp.hpp"
 
 namespace ud {
 namespace {

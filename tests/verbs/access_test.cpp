@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

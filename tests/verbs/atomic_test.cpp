@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

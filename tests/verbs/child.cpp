@@ -14,7 +14,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 #include "cq.hpp"
 #include "kiwarp-abi.h"
 #include "qp.hpp"

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <unistd.h>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <vector>
 
-#include "raw.hpp"
-#include "support.hpp"
+#include "../lib/raw.hpp"
+#include "../lib/support.hpp"
 
 namespace vt {
 namespace {

@@ -4,8 +4,8 @@
 #include <arpa/inet.h>
 #include <cerrno>
 
-#include "connection.hpp"
-#include "raw.hpp"
+#include "../lib/connection.hpp"
+#include "../lib/raw.hpp"
 
 namespace vt {
 namespace {

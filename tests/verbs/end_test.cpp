@@ -6,9 +6,9 @@
 #include <arpa/inet.h>
 #include <array>
 
+#include "../lib/connection.hpp"
+#include "../lib/link.hpp"
 #include "child.hpp"
-#include "connection.hpp"
-#include "link.hpp"
 
 namespace vt {
 namespace {

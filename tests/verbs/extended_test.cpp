@@ -10,8 +10,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "connection.hpp"
-#include "raw.hpp"
+#include "../lib/connection.hpp"
+#include "../lib/raw.hpp"
 
 namespace vt {
 namespace {

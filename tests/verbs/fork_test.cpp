@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "../lib/connection.hpp"
+#include "../lib/link.hpp"
 #include "child.hpp"
-#include "connection.hpp"
-#include "link.hpp"
 
 namespace vt {
 

@@ -8,8 +8,8 @@
 #include <thread>
 #include <tuple>
 
+#include "../lib/connection.hpp"
 #include "child.hpp"
-#include "connection.hpp"
 #include "qp.hpp"
 
 namespace vt {

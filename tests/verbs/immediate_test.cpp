@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

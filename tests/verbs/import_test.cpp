@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../lib/connection.hpp"
+#include "../lib/raw.hpp"
 #include "child.hpp"
-#include "connection.hpp"
 #include "context.hpp"
-#include "raw.hpp"
 
 namespace vt {
 namespace {

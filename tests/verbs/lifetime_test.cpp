@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "connection.hpp"
-#include "link.hpp"
+#include "../lib/connection.hpp"
+#include "../lib/link.hpp"
 
 namespace vt {
 namespace {

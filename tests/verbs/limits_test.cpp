@@ -19,8 +19,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "../lib/connection.hpp"
 #include "child.hpp"
-#include "connection.hpp"
 #include "kiwarp-abi.h"
 
 namespace vt {

@@ -12,8 +12,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "connection.hpp"
-#include "link.hpp"
+#include "../lib/connection.hpp"
+#include "../lib/link.hpp"
 
 namespace vt {
 namespace {

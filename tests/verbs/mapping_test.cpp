@@ -5,7 +5,7 @@
 #include <sstream>
 #include <sys/mman.h>
 
-#include "support.hpp"
+#include "../lib/support.hpp"
 
 namespace vt {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <tuple>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

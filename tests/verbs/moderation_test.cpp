@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

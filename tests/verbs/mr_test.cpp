@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "support.hpp"
+#include "../lib/support.hpp"
 
 namespace vt {
 namespace {

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <thread>
 
-#include "link.hpp"
-#include "support.hpp"
+#include "../lib/link.hpp"
+#include "../lib/support.hpp"
 
 namespace vt {
 namespace {

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

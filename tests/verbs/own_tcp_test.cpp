@@ -15,8 +15,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "connection.hpp"
-#include "link.hpp"
+#include "../lib/connection.hpp"
+#include "../lib/link.hpp"
 
 namespace vt {
 namespace {

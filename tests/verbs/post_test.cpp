@@ -3,7 +3,7 @@
 // Posting on a connected QP: arguments, lists, full rings, signalling.
 #include <cerrno>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "../lib/connection.hpp"
 #include "child.hpp"
-#include "connection.hpp"
 
 namespace vt {
 

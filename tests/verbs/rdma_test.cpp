@@ -3,7 +3,7 @@
 // RDMA Write and RDMA Read.
 #include <algorithm>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

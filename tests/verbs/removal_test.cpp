@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../lib/connection.hpp"
 #include "child.hpp"
-#include "connection.hpp"
 
 namespace vt {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

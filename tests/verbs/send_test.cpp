@@ -12,7 +12,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

@@ -14,9 +14,9 @@
 #include <unistd.h>
 #include <vector>
 
+#include "../lib/connection.hpp"
+#include "../lib/link.hpp"
 #include "child.hpp"
-#include "connection.hpp"
-#include "link.hpp"
 #include "srq.hpp"
 
 namespace vt {

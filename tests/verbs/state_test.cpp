@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "connection.hpp"
-#include "link.hpp"
+#include "../lib/connection.hpp"
+#include "../lib/link.hpp"
 
 namespace vt {
 namespace {

@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

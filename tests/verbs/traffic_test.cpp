@@ -6,7 +6,7 @@
 #include <fstream>
 #include <set>
 
-#include "connection.hpp"
+#include "../lib/connection.hpp"
 
 namespace vt {
 namespace {

@@ -13,9 +13,9 @@
 #include <unistd.h>
 #include <vector>
 
+#include "../lib/connection.hpp"
+#include "../lib/link.hpp"
 #include "child.hpp"
-#include "connection.hpp"
-#include "link.hpp"
 
 namespace vt {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "../verbs/connection.hpp"
+#include "../lib/connection.hpp"
 #include "peer.hpp"
 
 // Data to send: a few, and as many as wanted

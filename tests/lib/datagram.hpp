@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "../verbs/gid.hpp"
-#include "../verbs/support.hpp"
+#include "gid.hpp"
+#include "support.hpp"
 
 namespace ud {
 

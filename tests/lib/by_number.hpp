@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "../verbs/gid.hpp"
-#include "../verbs/support.hpp"
+#include "gid.hpp"
+#include "support.hpp"
 
 namespace number {
 

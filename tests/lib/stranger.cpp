@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../verbs/support.hpp"
+#include "support.hpp"
 
 namespace number {
 

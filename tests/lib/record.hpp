@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "../ud/end.hpp"
-#include "../ud/wire.hpp"
+#include "datagram.hpp"
 #include "kiwarpdv.h"
+#include "udp.hpp"
 
 namespace record {
 

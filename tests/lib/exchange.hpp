@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "../verbs/connection.hpp"
+#include "connection.hpp"
 
 namespace faults {
 
