@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "endpoint.hpp"
 #include "gid.hpp"
-#include "support.hpp"
 
 namespace number {
 
@@ -21,23 +21,19 @@ struct Name {
 	std::uint32_t psn;
 };
 
-class End {
+class End final : public vt::Endpoint {
 public:
 	explicit End(const std::string &device, const std::string &address, std::uint32_t depth = 64);
 
-	ibv_context *context() const { return context_.get(); }
-	ibv_pd *pd() const { return pd_.get(); }
-	ibv_qp *qp() const { return qp_.get(); }
-	ibv_cq *cq() const { return cq_.get(); }
+	ibv_qp *qp() const override { return qp_.get(); }
+	ibv_cq *cq() const { return send_cq(); }
 	const vt::Region &memory() const { return *memory_; }
 	Name name() const { return {gid_.gid, qp_->qp_num, psn_}; }
 	static constexpr int whole_peer = IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_SQ_PSN;
-	ibv_qp_attr query(int mask = IBV_QP_STATE | whole_peer) const;
-	ibv_qp_state state() const { return query().qp_state; }
-	int modify(ibv_qp_attr attr, int mask) const { return ibv_modify_qp(qp(), &attr, mask); }
+	ibv_qp_attr query(int mask = IBV_QP_STATE | whole_peer) const { return Endpoint::query(mask); }
 
-	int reset() const;
-	int error() const;
+	int reset() const { return modify(IBV_QPS_RESET); }
+	int error() const { return modify(IBV_QPS_ERR); }
 	int init(int access = vt::all_access) const;
 	/// What the change to RTR takes
 	ibv_qp_attr rtr_attr(const Name &peer) const;
@@ -53,14 +49,11 @@ public:
 	/// An atomic adds one to the first eight bytes of what Reads and Writes reach.
 	int post(ibv_wr_opcode opcode, std::uint64_t id, const vt::Region *remote = nullptr) const;
 	void receive(std::uint64_t id) const;
-	ibv_wc completion(const std::string &what) const { return vt::poll_one(cq(), what); }
+	ibv_wc completion(const std::string &what) const { return sent(what); }
 	/// A new queue pair in place of the old one
 	void renew();
 
 private:
-	vt::Context context_;
-	vt::Pd pd_;
-	vt::Cq cq_;
 	std::unique_ptr<vt::Region> memory_;
 	vt::Qp qp_;
 	std::uint32_t depth_;

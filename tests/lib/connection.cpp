@@ -19,6 +19,20 @@ Id make_id(const EventChannel &events, const std::string &netns)
 	return Id(id);
 }
 
+Queues make_queues(ibv_context *context, const Options &options)
+{
+	Queues queues;
+
+	if (options.completion_channel) {
+		queues.channel.reset(ibv_create_comp_channel(context));
+		if (!queues.channel)
+			fail("ibv_create_comp_channel", errno);
+	}
+	queues.send = make_cq(context, options.cq_entries, queues.channel.get());
+	queues.recv = make_cq(context, options.cq_entries, queues.channel.get());
+	return queues;
+}
+
 } // namespace
 
 ibv_context *server_device()
@@ -112,27 +126,19 @@ std::optional<Event> EventChannel::take(const std::function<bool(const Event &)>
 }
 
 Side::Side(Id id, std::shared_ptr<EventChannel> events, const Options &options)
-	: id_(std::move(id)),
-	  events_(std::move(events)),
-	  pd_(make_pd(id_->verbs))
+	: Endpoint(id->verbs, make_queues(id->verbs, options)),
+	  id_(std::move(id)),
+	  events_(std::move(events))
 {
-	if (options.completion_channel) {
-		channel_.reset(ibv_create_comp_channel(context()));
-		if (!channel_)
-			fail("ibv_create_comp_channel", errno);
-	}
-	send_cq_ = make_cq(context(), options.cq_entries, channel_.get());
-	recv_cq_ = make_cq(context(), options.cq_entries, channel_.get());
-
 	ibv_qp_init_attr_ex attr{};
-	attr.send_cq = send_cq_.get();
-	attr.recv_cq = recv_cq_.get();
+	attr.send_cq = send_cq();
+	attr.recv_cq = recv_cq();
 	attr.cap = options.cap;
 	attr.qp_type = IBV_QPT_RC;
 	attr.sq_sig_all = options.signal_all;
 	attr.srq = options.srq;
 	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
-	attr.pd = options.srq ? options.srq->pd : pd_.get();
+	attr.pd = options.srq ? options.srq->pd : pd();
 	if (options.send_ops) {
 		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 		attr.send_ops_flags = options.send_ops;
@@ -154,89 +160,11 @@ void Side::destroy_qp()
 		rdma_destroy_qp(id_.get());
 }
 
-int Side::post(ibv_wr_opcode opcode, const Sges &sges, const Work &work) const
-{
-	ibv_send_wr wr{};
-	ibv_send_wr *bad = nullptr;
-
-	wr.wr_id = work.id;
-	wr.opcode = opcode;
-	wr.send_flags = work.flags;
-	wr.sg_list = const_cast<ibv_sge *>(sges.data());
-	wr.num_sge = static_cast<int>(sges.size());
-	wr.wr.rdma.remote_addr = work.remote;
-	wr.wr.rdma.rkey = work.rkey;
-	if (opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_LOCAL_INV)
-		wr.invalidate_rkey = work.invalidate;
-	if (opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
-		wr.imm_data = work.imm;
-	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
-		wr.wr.atomic.remote_addr = work.remote;
-		wr.wr.atomic.rkey = work.rkey;
-		wr.wr.atomic.compare_add = work.compare_add;
-		wr.wr.atomic.swap = work.swap;
-	}
-	const int error = ibv_post_send(qp(), &wr, &bad);
-	EXPECT_EQ(bad, error ? &wr : nullptr);
-	return error;
-}
-
-int Side::receive(const Sges &sges, std::uint64_t id) const
-{
-	ibv_recv_wr wr{};
-	ibv_recv_wr *bad = nullptr;
-
-	wr.wr_id = id;
-	wr.sg_list = const_cast<ibv_sge *>(sges.data());
-	wr.num_sge = static_cast<int>(sges.size());
-	const int error = ibv_post_recv(qp(), &wr, &bad);
-	EXPECT_EQ(bad, error ? &wr : nullptr);
-	return error;
-}
-
 void Side::receive_empty(int count) const
 {
 	for (int i = 0; i < count; i++)
 		if (const int error = receive({}, static_cast<std::uint64_t>(i)))
 			fail("ibv_post_recv", error);
-}
-
-ibv_wc Side::sent() const
-{
-	return poll_one(send_cq(), "a send completion");
-}
-ibv_wc Side::received() const
-{
-	return poll_one(recv_cq(), "a receive completion");
-}
-
-ibv_qp_state Side::state() const
-{
-	ibv_qp_attr attr{};
-	ibv_qp_init_attr init{};
-
-	if (const int error = ibv_query_qp(qp(), &attr, IBV_QP_STATE, &init))
-		fail("ibv_query_qp", error);
-	return attr.qp_state;
-}
-
-void Side::wait_state(ibv_qp_state wanted) const
-{
-	ibv_qp_state last = IBV_QPS_UNKNOWN;
-
-	try {
-		wait_until([&] { return (last = state()) == wanted; }, "a QP state");
-	} catch (const std::exception &) {
-		fail("QP state " + std::to_string(last) + " stays, waiting for " + std::to_string(wanted));
-	}
-}
-
-int Side::modify(ibv_qp_state to) const
-{
-	ibv_qp_attr attr{};
-
-	attr.qp_state = to;
-	return ibv_modify_qp(qp(), &attr, IBV_QP_STATE);
 }
 
 Listener::Listener(int backlog) : events_(std::make_shared<EventChannel>())

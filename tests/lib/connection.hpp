@@ -10,7 +10,7 @@
 #include <rdma/rdma_cma.h>
 #include <vector>
 
-#include "support.hpp"
+#include "endpoint.hpp"
 
 namespace vt {
 
@@ -67,22 +67,8 @@ struct Options {
 	std::map<std::string, std::string> parameters; // of the module, when this end says what it wants
 };
 
-/// Shorthand for what a work request has beyond its buffers.
-struct Work {
-	std::uint64_t id = 0;
-	unsigned int flags = IBV_SEND_SIGNALED;
-	std::uint64_t remote = 0;
-	std::uint32_t rkey = 0;
-	std::uint32_t invalidate = 0;
-	__be32 imm = 0;
-	std::uint64_t compare_add = 0;
-	std::uint64_t swap = 0;
-};
-
-using Sges = std::vector<ibv_sge>;
-
 /// One end of a connection with all that belongs to it.
-class Side {
+class Side final : public Endpoint {
 public:
 	/// Makes PD, CQs and QP for an id that has its device.
 	Side(Id id, std::shared_ptr<EventChannel> events, const Options &options);
@@ -91,31 +77,16 @@ public:
 	Side &operator=(const Side &) = delete;
 
 	rdma_cm_id *id() const { return id_.get(); }
-	ibv_context *context() const { return id_->verbs; }
-	ibv_qp *qp() const { return id_->qp; }
-	ibv_pd *pd() const { return pd_.get(); }
-	ibv_cq *send_cq() const { return send_cq_.get(); }
-	ibv_cq *recv_cq() const { return recv_cq_.get(); }
-	ibv_comp_channel *channel() const { return channel_.get(); }
+	ibv_qp *qp() const override { return id_->qp; }
 	EventChannel &events() const { return *events_; }
 	const ibv_qp_cap &cap() const { return cap_; }
 
-	/// All return what the verb says: 0 or errno.
 	int send(const Sges &sges = {}, const Work &work = {}) const { return post(IBV_WR_SEND, sges, work); }
 	int write(const Sges &sges, const Work &work) const { return post(IBV_WR_RDMA_WRITE, sges, work); }
 	int read(const Sges &sges, const Work &work) const { return post(IBV_WR_RDMA_READ, sges, work); }
-	int post(ibv_wr_opcode opcode, const Sges &sges, const Work &work) const;
-	int receive(const Sges &sges = {}, std::uint64_t id = 0) const;
 	/// Receives without buffers, with ids 0..count-1.
 	void receive_empty(int count) const;
 
-	/// The next completion; throws if none comes.
-	ibv_wc sent() const;
-	ibv_wc received() const;
-
-	ibv_qp_state state() const;
-	void wait_state(ibv_qp_state state) const;
-	int modify(ibv_qp_state state) const;
 	/// Waits for the rdma_cm event.
 	void wait_disconnected() const { events().wait(RDMA_CM_EVENT_DISCONNECTED, id()); }
 	void destroy_qp();
@@ -123,10 +94,6 @@ public:
 private:
 	Id id_; // without destroying it first, nothing else can go: see the destructor
 	std::shared_ptr<EventChannel> events_;
-	Pd pd_;
-	CompletionChannel channel_;
-	Cq send_cq_;
-	Cq recv_cq_;
 	ibv_qp_cap cap_;
 };
 

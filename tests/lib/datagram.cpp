@@ -2,7 +2,8 @@
 #include "datagram.hpp"
 
 #include <cerrno>
-#include <fstream>
+
+#include "link.hpp"
 
 namespace ud {
 
@@ -23,33 +24,39 @@ vt::Cq make_recv_cq(ibv_context *context, const Options &options, ibv_comp_chann
 	return vt::Cq(ibv_cq_ex_to_cq(cq));
 }
 
+vt::Queues make_queues(ibv_context *context, const Options &options)
+{
+	vt::Queues queues;
+
+	queues.channel.reset(ibv_create_comp_channel(context));
+	queues.send = vt::make_cq(context, options.completions);
+	queues.recv = make_recv_cq(context, options, queues.channel.get());
+	return queues;
+}
+
 } // namespace
 
 End::End(const std::string &device, const Options &options)
-	: device_(device),
-	  context_(options.open(device)),
-	  pd_(vt::make_pd(context_.get())),
-	  channel_(ibv_create_comp_channel(context_.get())),
-	  send_cq_(vt::make_cq(context_.get(), options.completions)),
-	  recv_cq_(make_recv_cq(context_.get(), options, channel_.get())),
-	  memory_(std::make_unique<vt::Region>(pd_.get(), options.memory))
+	: Endpoint(options.open(device), [&options](ibv_context *context) { return make_queues(context, options); }),
+	  device_(device),
+	  memory_(std::make_unique<vt::Region>(pd(), options.memory))
 {
 	ibv_qp_init_attr_ex attr{};
 
-	attr.send_cq = send_cq_.get();
-	attr.recv_cq = recv_cq_.get();
+	attr.send_cq = send_cq();
+	attr.recv_cq = recv_cq();
 	attr.qp_type = IBV_QPT_UD;
 	if (options.shared)
-		srq_ = vt::make_srq(pd_.get(), options.depth, options.sges);
+		srq_ = vt::make_srq(pd(), options.depth, options.sges);
 	attr.srq = srq();
 	attr.cap = {options.depth, options.depth, options.sges, options.sges, options.max_inline};
 	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
-	attr.pd = pd_.get();
+	attr.pd = pd();
 	if (options.send_ops) {
 		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 		attr.send_ops_flags = options.send_ops;
 	}
-	qp_.reset(options.create_qp(context_.get(), &attr));
+	qp_.reset(options.create_qp(context(), &attr));
 	if (!qp_)
 		vt::fail("a queue pair", errno);
 	go_to(options.state, options.key);
@@ -67,7 +74,7 @@ int End::modify(ibv_qp_state state, std::uint32_t key)
 		mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
 	else if (state == IBV_QPS_RTS)
 		mask |= IBV_QP_SQ_PSN;
-	return ibv_modify_qp(qp_.get(), &attr, mask);
+	return Endpoint::modify(attr, mask);
 }
 
 void End::go_to(ibv_qp_state state, std::uint32_t key)
@@ -76,16 +83,6 @@ void End::go_to(ibv_qp_state state, std::uint32_t key)
 		if (step <= state)
 			if (const int error = modify(step, key))
 				vt::fail("ibv_modify_qp", error);
-}
-
-ibv_qp_state End::state() const
-{
-	ibv_qp_attr attr{};
-	ibv_qp_init_attr init{};
-
-	if (const int error = ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init))
-		vt::fail("ibv_query_qp", error);
-	return attr.qp_state;
 }
 
 Ah End::make_ah(const Gid &from, const ibv_gid &to, std::uint8_t hop_limit, std::uint8_t traffic_class) const
@@ -98,7 +95,7 @@ Ah End::make_ah(const Gid &from, const ibv_gid &to, std::uint8_t hop_limit, std:
 	attr.grh.dgid = to;
 	attr.grh.hop_limit = hop_limit;
 	attr.grh.traffic_class = traffic_class;
-	return Ah(ibv_create_ah(pd_.get(), &attr));
+	return Ah(ibv_create_ah(pd(), &attr));
 }
 
 Ah End::ah(const std::string &from, const End &peer, const std::string &to) const
@@ -141,18 +138,13 @@ void End::receive(std::uint64_t id, std::size_t offset, std::size_t payload) con
 	wr.wr_id = id;
 	wr.sg_list = &sge;
 	wr.num_sge = 1;
-	if (const int error = srq() ? ibv_post_srq_recv(srq(), &wr, &bad) : ibv_post_recv(qp_.get(), &wr, &bad))
+	if (const int error = srq() ? ibv_post_srq_recv(srq(), &wr, &bad) : ibv_post_recv(qp(), &wr, &bad))
 		vt::fail("posting a receive", error);
 }
 
 std::uint64_t End::counter(const std::string &name) const
 {
-	std::ifstream file("/sys/class/infiniband/" + device_ + "/ports/1/hw_counters/" + name);
-	std::uint64_t value = 0;
-
-	if (!(file >> value))
-		vt::fail("no counter " + name);
-	return value;
+	return vt::counter(context(), name);
 }
 
 void End::expect_counter(const std::string &name, std::uint64_t value) const

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "endpoint.hpp"
 #include "gid.hpp"
-#include "support.hpp"
 
 namespace ud {
 
@@ -49,19 +49,14 @@ struct Options {
 	std::function<ibv_qp *(ibv_context *, ibv_qp_init_attr_ex *)> create_qp = ibv_create_qp_ex;
 };
 
-class End {
+class End : public vt::Endpoint {
 public:
 	explicit End(const std::string &device, const Options &options = {});
 
-	ibv_context *context() const { return context_.get(); }
-	ibv_pd *pd() const { return pd_.get(); }
-	ibv_qp *qp() const { return qp_.get(); }
-	ibv_comp_channel *channel() const { return channel_.get(); }
+	ibv_qp *qp() const override { return qp_.get(); }
 	ibv_srq *srq() const { return srq_.get(); }
-	ibv_cq *send_cq() const { return send_cq_.get(); }
-	ibv_cq *recv_cq() const { return recv_cq_.get(); }
 	/// With extended_cq
-	ibv_cq_ex *recv_cq_ex() const { return reinterpret_cast<ibv_cq_ex *>(recv_cq_.get()); }
+	ibv_cq_ex *recv_cq_ex() const { return reinterpret_cast<ibv_cq_ex *>(recv_cq()); }
 	std::uint32_t number() const { return qp_->qp_num; }
 	const vt::Region &memory() const { return *memory_; }
 	const std::string &device() const { return device_; }
@@ -70,7 +65,6 @@ public:
 	void go_to(ibv_qp_state state, std::uint32_t key = some_key);
 	/// One change of state, by all attributes that it takes; 0 or an errno value.
 	int modify(ibv_qp_state state, std::uint32_t key = some_key);
-	ibv_qp_state state() const;
 	void destroy_qp() { qp_.reset(); }
 
 	/// The slot of an address; an empty text stands for the link-local one. Waits until it is there.
@@ -87,8 +81,8 @@ public:
 	/// A receive into the memory, from an offset on, with room for the GRH and a payload.
 	void receive(std::uint64_t id, std::size_t offset, std::size_t payload) const;
 	/// The next completion.
-	ibv_wc sent() const { return vt::poll_one(send_cq_.get(), "the completion of a send"); }
-	ibv_wc received() const { return vt::poll_one(recv_cq_.get(), "a datagram"); }
+	ibv_wc sent() const { return Endpoint::sent("the completion of a send"); }
+	ibv_wc received() const { return Endpoint::received("a datagram"); }
 	std::span<std::uint8_t> bytes(std::size_t offset, std::size_t length) const
 	{
 		return memory_->bytes(offset, length);
@@ -101,11 +95,6 @@ public:
 
 private:
 	std::string device_;
-	vt::Context context_;
-	vt::Pd pd_;
-	vt::CompletionChannel channel_;
-	vt::Cq send_cq_;
-	vt::Cq recv_cq_;
 	std::unique_ptr<vt::Region> memory_;
 	vt::Srq srq_;
 	vt::Qp qp_;
