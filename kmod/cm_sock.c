@@ -233,23 +233,26 @@ static bool sock_port_is_ephemeral(struct sock *sk, u16 port)
  * @addr: address and port
  *
  * rdma_cm numbers its own port space and hands out ephemeral ports without knowing which of them
- * TCP has given away. A port from that range is therefore only a wish. Other ports were chosen by
- * somebody, and are had or not.
+ * TCP has given away. A port from that range is therefore only a wish: it is had if nobody else has
+ * it, even with another peer or in TIME_WAIT. Other ports were chosen by somebody, and are had or
+ * not; as for TCP's users, one in TIME_WAIT is no obstacle.
  *
  * Return: 0 or a negative errno.
  */
 int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr)
 {
 	struct sockaddr_storage any_port = *addr;
+	bool wish;
 	int err;
 
 	if (inet_sk(sock->sk)->inet_num)
 		return 0;
 	if (sock_addr_port(addr)) {
-		/* As TCP's users do: a port in TIME_WAIT is no obstacle. */
-		sock_set_reuseaddr(sock->sk);
+		wish = sock_port_is_ephemeral(sock->sk, sock_addr_port(addr));
+		if (!wish)
+			sock_set_reuseaddr(sock->sk);
 		err = kernel_bind(sock, kiw_sockaddr(&any_port), kiw_addr_len(addr));
-		if (err != -EADDRINUSE || !sock_port_is_ephemeral(sock->sk, sock_addr_port(addr)))
+		if (err != -EADDRINUSE || !wish)
 			return err;
 		((struct sockaddr_in *)&any_port)->sin_port = 0;
 	}
