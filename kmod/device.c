@@ -169,8 +169,9 @@ static int device_get_port_immutable(struct ib_device *ibdev, u32 port,
 }
 
 /*
- * The first GID is the interface's hardware address, padded with zeros: rdma_cm looks for exactly
- * this. It may not be zero, which would mean an empty slot.
+ * One GID is the interface's hardware address, padded with zeros: before Linux 6.6, rdma_cm looks
+ * for exactly this. It may not be zero, which would mean an empty slot. From 6.6 on, rdma_cm takes
+ * slot 0, whatever is there, and its interface: so slot 0 is never empty.
  */
 static void device_mac(struct kiw_device *dev, const struct net_device *ndev, u8 *mac)
 {
@@ -201,12 +202,12 @@ static int device_query_gid(struct ib_device *ibdev, u32 port, int index, union 
 	struct in6_addr addr;
 
 	memset(gid, 0, sizeof(*gid));
-	if (!index) {
+	if (kiw_gid_get(dev, index, &addr)) {
+		memcpy(gid->raw, &addr, sizeof(gid->raw));
+	} else if (!index || index == KIW_GID_MAC) {
 		ndev = kiw_netdev_get(dev);
 		device_mac(dev, ndev, gid->raw);
 		dev_put(ndev);
-	} else if (kiw_gid_get(dev, index, &addr)) {
-		memcpy(gid->raw, &addr, sizeof(gid->raw));
 	}
 	return 0;
 }

@@ -15,7 +15,7 @@ static u32 gid_find(const struct kiw_gids *gids, const struct in6_addr *addr)
 	u32 i;
 
 	lockdep_assert_held(&gids->lock);
-	for (i = 1; i < KIW_GIDS; i++) {
+	for (i = 1; i < KIW_GID_MAC; i++) {
 		if (ipv6_addr_equal(&gids->addr[i], addr))
 			return i;
 	}
@@ -28,8 +28,8 @@ static bool gid_add(struct kiw_gids *gids, const struct in6_addr *addr)
 	u32 i, slot = gids->last;
 
 	lockdep_assert_held(&gids->lock);
-	for (i = 1; i < KIW_GIDS; i++) {
-		slot = slot % (KIW_GIDS - 1) + 1;
+	for (i = 1; i < KIW_GID_MAC; i++) {
+		slot = slot % (KIW_GID_MAC - 1) + 1;
 		if (ipv6_addr_any(&gids->addr[slot])) {
 			gids->addr[slot] = *addr;
 			gids->last = slot;
@@ -37,6 +37,41 @@ static bool gid_add(struct kiw_gids *gids, const struct in6_addr *addr)
 		}
 	}
 	return false;
+}
+
+static void gid_remove(struct kiw_gids *gids, u32 slot)
+{
+	u32 *first = &gids->first[ipv6_addr_v4mapped(&gids->addr[slot])];
+
+	lockdep_assert_held(&gids->lock);
+	gids->addr[slot] = in6addr_any;
+	if (*first == slot)
+		*first = 0;
+}
+
+/* Is there an address in @slot that serves better than that of @other as the first one? */
+static bool gid_is_before(const struct kiw_gids *gids, u32 slot, u32 other)
+{
+	if (!other)
+		return true;
+	/* Those that peers beyond the link can't reach come last. */
+	return (ipv6_addr_type(&gids->addr[other]) & IPV6_ADDR_LINKLOCAL) &&
+	       !(ipv6_addr_type(&gids->addr[slot]) & IPV6_ADDR_LINKLOCAL);
+}
+
+/* A first address stays so as long as the interface has it, unless a better one comes. */
+static void gid_choose_first(struct kiw_gids *gids)
+{
+	u32 i, *first;
+
+	lockdep_assert_held(&gids->lock);
+	for (i = 1; i < KIW_GID_MAC; i++) {
+		if (ipv6_addr_any(&gids->addr[i]))
+			continue;
+		first = &gids->first[ipv6_addr_v4mapped(&gids->addr[i])];
+		if (gid_is_before(gids, i, *first))
+			*first = i;
+	}
 }
 
 /*
@@ -110,15 +145,16 @@ bool kiw_gid_refresh(struct kiw_device *dev)
 	/* Free slots first: an address that takes another's place should find one. */
 	if (ndev)
 		gid_visit_all(&r, ndev);
-	for (i = 1; i < KIW_GIDS; i++) {
+	for (i = 1; i < KIW_GID_MAC; i++) {
 		if (test_bit(i, r.seen) || ipv6_addr_any(&dev->gids.addr[i]))
 			continue;
-		dev->gids.addr[i] = in6addr_any;
+		gid_remove(&dev->gids, i);
 		r.changed = true;
 	}
 	r.add = true;
 	if (ndev)
 		gid_visit_all(&r, ndev);
+	gid_choose_first(&dev->gids);
 	rcu_read_unlock();
 	spin_unlock_bh(&dev->gids.lock);
 	return r.changed;
@@ -136,11 +172,15 @@ bool kiw_gid_has(struct kiw_device *dev, const struct in6_addr *addr)
 
 bool kiw_gid_get(struct kiw_device *dev, u32 index, struct in6_addr *addr)
 {
-	if (!index || index >= KIW_GIDS)
+	struct kiw_gids *gids = &dev->gids;
+
+	if (index >= KIW_GID_MAC)
 		return false;
-	spin_lock_bh(&dev->gids.lock);
-	*addr = dev->gids.addr[index];
-	spin_unlock_bh(&dev->gids.lock);
+	spin_lock_bh(&gids->lock);
+	if (!index)
+		index = gids->first[true] ?: gids->first[false];
+	*addr = gids->addr[index];
+	spin_unlock_bh(&gids->lock);
 	return !ipv6_addr_any(addr);
 }
 
@@ -153,8 +193,15 @@ static bool gid_is_unspecified(const struct in6_addr *addr)
 bool kiw_gid_path(struct kiw_device *dev, u32 index, const struct in6_addr *to,
 		  struct in6_addr *from)
 {
-	return !gid_is_unspecified(to) && kiw_gid_get(dev, index, from) &&
-	       ipv6_addr_v4mapped(from) == ipv6_addr_v4mapped(to);
+	struct kiw_gids *gids = &dev->gids;
+	bool four = ipv6_addr_v4mapped(to);
+
+	if (index >= KIW_GID_MAC || gid_is_unspecified(to))
+		return false;
+	spin_lock_bh(&gids->lock);
+	*from = gids->addr[index ?: gids->first[four]];
+	spin_unlock_bh(&gids->lock);
+	return !ipv6_addr_any(from) && ipv6_addr_v4mapped(from) == four;
 }
 
 /*

@@ -21,7 +21,7 @@ Gid find_gid(ibv_context *context, const std::string &address)
 		fail("no address: " + address);
 	wait_until(
 		[&] {
-			for (int i = 0; i < 64 && !found; i++) {
+			for (int i = 1; i < 64 && !found; i++) {
 				Gid one{i, {}};
 
 				if (!ibv_query_gid(context, 1, i, &one.gid) &&

@@ -2,6 +2,7 @@
 #include "link.hpp"
 
 #include <arpa/inet.h>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -109,6 +110,44 @@ void HeldBack::tc(const std::string &verb, const std::string &where, const std::
 {
 	if (!run(in_ + "tc qdisc " + verb + " dev " + interface_ + " " + where + " " + how))
 		fail("tc refuses " + how);
+}
+
+SpareLink::SpareLink()
+{
+	if (!run("ip link add kiwz0 netns left type veth peer name kiwz1 netns right"))
+		fail("no interfaces can be made here");
+	for (const char *end : {"left kiwz0", "right kiwz1"})
+		if (!run(std::string("set -- ") + end +
+			    "; ip -n $1 link set $2 addrgenmode none && ip -n $1 link set $2 up && "
+			    "ip netns exec $1 rdma link add $2 type kiwarp netdev $2"))
+			fail("no device can be made here");
+}
+
+SpareLink::~SpareLink()
+{
+	EXPECT_TRUE(run("ip -n left link delete kiwz0"));
+	wait_until([] { return !run("rdma link show | grep -q kiwz"); }, "the spare links to go");
+}
+
+void SpareLink::address(const std::string &arguments, const std::string &device, const std::string &first)
+{
+	const std::string file = "/sys/class/infiniband/" + device + "/ports/1/gids/0";
+	std::array<char, INET6_ADDRSTRLEN> text{};
+	in6_addr address{};
+
+	const std::string host = device == "kiwz0" ? "left" : "right";
+	if (!run("ip -n " + host + " address " + arguments + " dev " + device))
+		fail("ip address " + arguments);
+	wait_until(
+		[&] {
+			std::ifstream gid(file);
+			std::string line;
+			std::getline(gid, line);
+			return first.empty() ||
+			       (inet_pton(AF_INET6, line.c_str(), &address) == 1 &&
+				       inet_ntop(AF_INET6, &address, text.data(), text.size()) == first);
+		},
+		"slot 0 of " + device + " to be " + first);
 }
 
 namespace {

@@ -56,6 +56,19 @@ private:
 	std::string interface_;
 };
 
+/// One more link between the hosts, for a scope: devices kiwz0 in left and kiwz1 in right, on interfaces of these names
+/// without an address.
+class SpareLink {
+public:
+	SpareLink();
+	~SpareLink();
+	SpareLink(const SpareLink &) = delete;
+	SpareLink &operator=(const SpareLink &) = delete;
+
+	/// ip address ARGUMENTS; waits until slot 0 of the device is what the text says, if it says something.
+	static void address(const std::string &arguments, const std::string &device, const std::string &first = "");
+};
+
 constexpr int tcp_syn_recv = 3;
 constexpr int tcp_fin_wait1 = 4;
 constexpr int tcp_listen = 10;

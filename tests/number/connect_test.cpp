@@ -313,7 +313,7 @@ TEST_F(Named, WhatCantBeIsRefused)
 	};
 
 	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.is_global = 0, a.ah_attr.dlid = 1; }), EINVAL);
-	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.grh.sgid_index = 0; }), EINVAL);
+	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.grh.sgid_index = 63; }), EINVAL);  // no address
 	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.grh.sgid_index = 60; }), ENODATA); // RDMA core says so
 	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.grh.dgid = {}; }), EINVAL);
 	EXPECT_EQ(rtr_but([](ibv_qp_attr &a) { a.ah_attr.grh.dgid.raw[0] = 0xff; }), EINVAL);
@@ -1091,6 +1091,45 @@ TEST_F(Named, ALinkWithoutConnectionsByNumberHasNoPort)
 		exchange(left, right);
 	}
 	EXPECT_TRUE(listens());
+	exchange(left, right);
+}
+
+// A connection is between addresses: it doesn't follow slot 0.
+TEST(SlotZero, NamesTheFirstAddressOfItsTime)
+{
+	const auto connect_by_0 = [](const End &end, const Name &peer) {
+		ibv_qp_attr attr = end.rtr_attr(peer);
+
+		attr.ah_attr.grh.sgid_index = 0;
+		ASSERT_EQ(end.modify(attr, End::rtr_mask), 0);
+		ASSERT_EQ(end.rts(), 0);
+	};
+	const vt::SpareLink link;
+
+	link.address("add fd74::1/64 nodad", "kiwz0", "fd74::1");
+	link.address("add fd74::2/64 nodad", "kiwz1", "fd74::2");
+	const End left("kiwz0", "fd74::1"), right("kiwz1", "fd74::2");
+	connect_by_0(left, right.name());
+	connect_by_0(right, left.name());
+	exchange(left, right);
+	EXPECT_EQ(left.query().ah_attr.grh.sgid_index, 0);
+	// IPv4 comes, and is what slot 0 stands for. The connection stays, and another of IPv6 can be made.
+	link.address("add 10.74.0.1/24", "kiwz0", "::ffff:10.74.0.1");
+	link.address("add 10.74.0.2/24", "kiwz1", "::ffff:10.74.0.2");
+	exchange(left, right);
+	const End six("kiwz0", "fd74::1"), six_peer("kiwz1", "fd74::2");
+	connect_by_0(six, six_peer.name());
+	connect_by_0(six_peer, six.name());
+	exchange(six, six_peer);
+	// The first address goes and comes, but isn't the first any more.
+	const End four("kiwz0", "::ffff:10.74.0.1"), four_peer("kiwz1", "::ffff:10.74.0.2");
+	connect_by_0(four, four_peer.name());
+	connect_by_0(four_peer, four.name());
+	link.address("add 10.74.0.11/32", "kiwz0");
+	vt::find_gid(four.context(), "::ffff:10.74.0.11");
+	link.address("del 10.74.0.1/24", "kiwz0", "::ffff:10.74.0.11");
+	link.address("add 10.74.0.1/24", "kiwz0");
+	exchange(four, four_peer);
 	exchange(left, right);
 }
 

@@ -167,13 +167,16 @@ TEST(AddressHandle, MustHaveAGidOfAnAddress)
 		return !left.make_ah(from, to) && errno;
 	};
 
-	ASSERT_EQ(ibv_query_gid(left.context(), 1, 0, &hardware), 0);
+	ASSERT_EQ(ibv_query_gid(left.context(), 1, 63, &hardware), 0);
 	EXPECT_TRUE(left.make_ah(v4, v4.gid));
 	EXPECT_TRUE(left.make_ah(v6, v6.gid));
 	EXPECT_TRUE(refused(v4, v6.gid));
 	EXPECT_TRUE(refused(v6, v4.gid));
-	EXPECT_TRUE(refused({0, hardware}, v4.gid));
-	EXPECT_TRUE(refused({63, {}}, v4.gid));
+	// Slot 0 stands for the first address of each.
+	EXPECT_TRUE(left.make_ah({0, {}}, v4.gid));
+	EXPECT_TRUE(left.make_ah({0, {}}, v6.gid));
+	EXPECT_TRUE(refused({63, hardware}, v4.gid));
+	EXPECT_TRUE(refused({62, {}}, v4.gid));
 	EXPECT_TRUE(refused({64, {}}, v4.gid));
 	EXPECT_TRUE(refused({255, {}}, v4.gid));
 	EXPECT_TRUE(refused(v6, ibv_gid{}));

@@ -206,14 +206,14 @@ TEST(Device, OtherPortsDoNotExist)
 	EXPECT_EQ(ibv_query_port(server_device(), 255, &attr), EINVAL);
 }
 
-// rdma_cm looks for it in the first slot. Those that follow are tested with SpareDevice.
-TEST(Device, FirstGidIsTheHardwareAddress)
+// rdma_cm looks for it. The other slots are tested with SpareDevice.
+TEST(Device, LastGidIsTheHardwareAddress)
 {
 	ibv_port_attr attr{};
 	ibv_gid gid{};
 
 	ASSERT_EQ(ibv_query_port(server_device(), 1, &attr), 0);
-	ASSERT_EQ(ibv_query_gid(server_device(), 1, 0, &gid), 0);
+	ASSERT_EQ(ibv_query_gid(server_device(), 1, attr.gid_tbl_len - 1, &gid), 0);
 	EXPECT_NE(gid.global.subnet_prefix, 0);
 	EXPECT_EQ(gid.global.interface_id, 0);
 	EXPECT_NE(ibv_query_gid(server_device(), 1, attr.gid_tbl_len, &gid), 0);

@@ -82,31 +82,85 @@ TEST_F(SpareDevice, LosesItsCarrierWithThePeer)
 	EXPECT_EQ(port_state(context.get()), IBV_PORT_ACTIVE);
 }
 
-TEST_F(SpareDevice, GidFollowsTheInterfacesAddress)
-{
-	constexpr std::array<std::uint8_t, 16> wanted{0x02, 0x00, 0x5e, 0x10, 0x20, 0x30};
-	const Context context = open_device("kiwt");
-	ibv_gid gid{};
+using Bytes = std::array<std::uint8_t, 16>;
 
-	// RDMA core keeps this event for itself.
-	ASSERT_TRUE(run("ip link set kiwt0 address 02:00:5e:10:20:30"));
-	wait_until(
-		[&] { return !ibv_query_gid(context.get(), 1, 0, &gid) && !std::memcmp(gid.raw, wanted.data(), 16); },
-		"the GID to follow");
+constexpr Bytes hardware{0x02, 0x00, 0x5e, 0x10, 0x20, 0x30};
+constexpr const char *set_hardware = "ip link set kiwt0 address 02:00:5e:10:20:30";
+constexpr int last_slot = 63;
+
+Bytes bytes_of(const char *text)
+{
+	Bytes bytes{};
+
+	if (inet_pton(AF_INET6, text, bytes.data()) != 1)
+		fail(text);
+	return bytes;
 }
 
-/// The slot of an address, or -1
-int gid_slot(ibv_context *context, const char *text)
+bool has_gid(ibv_context *context, int slot, const Bytes &wanted)
 {
-	std::array<std::uint8_t, 16> wanted{};
 	ibv_gid gid{};
 
-	if (inet_pton(AF_INET6, text, wanted.data()) != 1)
-		fail(text);
-	for (int i = 0; i < 64; i++)
-		if (!ibv_query_gid(context, 1, i, &gid) && !std::memcmp(gid.raw, wanted.data(), wanted.size()))
+	return !ibv_query_gid(context, 1, slot, &gid) && !std::memcmp(gid.raw, wanted.data(), wanted.size());
+}
+
+// RDMA core keeps the event of a change for itself.
+void expect_gid(ibv_context *context, int slot, const Bytes &wanted, const std::string &what)
+{
+	wait_until([&] { return has_gid(context, slot, wanted); }, what + " in slot " + std::to_string(slot));
+}
+
+TEST_F(SpareDevice, GidFollowsTheInterfacesHardwareAddress)
+{
+	const Context context = open_device("kiwt");
+
+	ASSERT_TRUE(run(set_hardware));
+	expect_gid(context.get(), last_slot, hardware, "the hardware address");
+	expect_gid(context.get(), 0, bytes_of("::ffff:10.75.0.1"), "the first address");
+}
+
+/// The slot that an address has of its own, or -1
+int gid_slot(ibv_context *context, const char *text)
+{
+	const Bytes wanted = bytes_of(text);
+
+	for (int i = 1; i < 64; i++)
+		if (has_gid(context, i, wanted))
 			return i;
 	return -1;
+}
+
+void expect_first(ibv_context *context, const char *change, const char *text)
+{
+	ASSERT_TRUE(run(change)) << change;
+	expect_gid(context, 0, bytes_of(text), std::string("after ") + change + ": " + text);
+}
+
+TEST_F(SpareDevice, SlotZeroRepeatsTheFirstAddress)
+{
+	const Context context = open_device("kiwt");
+
+	ASSERT_TRUE(run(set_hardware));
+	expect_gid(context.get(), 0, bytes_of("::ffff:10.75.0.1"), "the first address");
+	// Others that come change nothing.
+	ASSERT_TRUE(run("ip addr add 10.75.0.2/32 dev kiwt0 && ip addr add fd75::1/64 dev kiwt0 nodad"));
+	wait_until([&] { return gid_slot(context.get(), "fd75::1") > 0; }, "an address of IPv6");
+	EXPECT_TRUE(has_gid(context.get(), 0, bytes_of("::ffff:10.75.0.1")));
+	// IPv4 comes before IPv6, and what comes again isn't the first any more.
+	expect_first(context.get(), "ip addr del 10.75.0.1/32 dev kiwt0", "::ffff:10.75.0.2");
+	ASSERT_TRUE(run("ip addr add 10.75.0.1/32 dev kiwt0"));
+	wait_until([&] { return gid_slot(context.get(), "::ffff:10.75.0.1") > 0; }, "the address that comes again");
+	EXPECT_TRUE(has_gid(context.get(), 0, bytes_of("::ffff:10.75.0.2")));
+	expect_first(context.get(), "ip -4 addr flush dev kiwt0", "fd75::1");
+	expect_gid(context.get(), last_slot, hardware, "the hardware address");
+	// None is left: the hardware address, as rdma_cm wants something there.
+	ASSERT_TRUE(run("ip addr flush dev kiwt0"));
+	expect_gid(context.get(), 0, hardware, "the hardware address");
+	expect_gid(context.get(), last_slot, hardware, "the hardware address");
+	// What peers on the same link alone can reach gives way to what others can, and that to IPv4.
+	expect_first(context.get(), "ip addr add fe80::75/64 dev kiwt0 nodad", "fe80::75");
+	expect_first(context.get(), "ip addr add fd75::2/64 dev kiwt0 nodad", "fd75::2");
+	expect_first(context.get(), "ip addr add 10.75.0.3/32 dev kiwt0", "::ffff:10.75.0.3");
 }
 
 void expect_slot(ibv_context *context, const char *text, int slot)
@@ -118,7 +172,7 @@ TEST_F(SpareDevice, AddressesHaveSlotsAndKeepThem)
 {
 	const Context context = open_device("kiwt");
 
-	// That of the fixture is there from the start; IPv6 has found an address itself.
+	// That of the fixture is there from the start; IPv6 finds an address itself.
 	const int first = gid_slot(context.get(), "::ffff:10.75.0.1");
 	ASSERT_GT(first, 0);
 	ASSERT_TRUE(run("ip addr add 10.75.0.2/32 dev kiwt0"));
