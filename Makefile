@@ -9,6 +9,7 @@ MULTIARCH ?= $(or $(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null),$(
 LIBDIR ?= /usr/lib$(addprefix /,$(MULTIARCH))
 INCLUDEDIR ?= /usr/include
 MANDIR ?= /usr/share/man
+BINDIR ?= /usr/bin
 SBINDIR ?= /usr/sbin
 UNITDIR ?= /usr/lib/systemd/system
 UDEVDIR ?= /usr/lib/udev/rules.d
@@ -87,10 +88,12 @@ install-provider:
 	install -D -m 644 provider/kiwarpdv.7 $(DESTDIR)$(MANDIR)/man7/kiwarpdv.7
 	install -m 644 $(out)/provider/kiwarp.driver $(DESTDIR)/etc/libibverbs.d/
 
-## install-tools: the unit kiwarp@INTERFACE.service that keeps links, kiwarp-link, kiwarp-selftest, man pages, a udev rule
+## install-tools: the unit kiwarp@INTERFACE.service that keeps links, kiwarp-link, kiwarp-selftest, kiwarp-show, man pages, a udev rule
 .PHONY: install-tools
 install-tools:
-	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(MANDIR)/man7 $(DESTDIR)$(MANDIR)/man8
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(SBINDIR) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man7 $(DESTDIR)$(MANDIR)/man8
+	install tools/kiwarp-show $(DESTDIR)$(BINDIR)/
+	install -m 644 tools/kiwarp-show.1 $(DESTDIR)$(MANDIR)/man1/
 	install tools/kiwarp-link tools/kiwarp-selftest $(DESTDIR)$(SBINDIR)/
 	install -m 644 tools/kiwarp.7 $(DESTDIR)$(MANDIR)/man7/
 	install -m 644 tools/kiwarp-link.8 tools/kiwarp-selftest.8 $(DESTDIR)$(MANDIR)/man8/
@@ -125,6 +128,7 @@ dkms-install:
 
 installed := $(LIBDIR)/libibverbs/libkiwarp-rdmav*.so $(LIBDIR)/libkiwarp.so.1 $(LIBDIR)/libkiwarp.so \
 	$(INCLUDEDIR)/infiniband/kiwarpdv.h $(MANDIR)/man7/kiwarpdv.7 /etc/libibverbs.d/kiwarp.driver \
+	$(BINDIR)/kiwarp-show $(MANDIR)/man1/kiwarp-show.1 \
 	$(SBINDIR)/kiwarp-link $(SBINDIR)/kiwarp-selftest $(MANDIR)/man7/kiwarp.7 $(MANDIR)/man8/kiwarp-link.8 \
 	$(MANDIR)/man8/kiwarp-selftest.8 \
 	$(UNITDIR)/kiwarp@.service $(UDEVDIR)/95-kiwarp.rules

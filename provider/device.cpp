@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // How libibverbs finds the provider, and the provider its devices. This file is compiled once for each private ABI.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
 #include "context.hpp"
 #include "kiwarp-abi.h"
 #include "memory.hpp"
@@ -24,8 +28,29 @@ bool match_device(pabi::SysfsDevice *sysfs)
 	return sysfs->driver_id == KIWARP_DRIVER_ID || sysfs->driver_id == 0;
 }
 
-pabi::Device *alloc_device(pabi::SysfsDevice *)
+/// KIWARP_SHOW=roce: whether this process wants its devices shown as InfiniBand's, for programs that take no others. It
+/// is what they see, and no more: Documentation/infiniband-programs.md.
+bool wants_roce()
 {
+	const char *word = secure_getenv("KIWARP_SHOW"); // NOLINT(concurrency-mt-unsafe): as libibverbs reads its own
+
+	if (!word || !*word)
+		return false;
+	if (!std::strcmp(word, "roce"))
+		return true;
+	(void)std::fprintf(
+		stderr, "kiwarp: KIWARP_SHOW=%.64s is not known (roce is): devices are shown as iWARP's\n", word);
+	return false;
+}
+
+pabi::Device *alloc_device(pabi::SysfsDevice *sysfs)
+{
+	// Asked once: all devices are shown alike, also those that come later. libibverbs holds a mutex.
+	static const bool roce = wants_roce();
+
+	// libibverbs takes the type from here when this function returns, and the transport from the type.
+	if (roce)
+		sysfs->node_type = IBV_NODE_CA;
 	return make<pabi::Device>().release();
 }
 
