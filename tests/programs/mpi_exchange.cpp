@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// mpi_exchange: two ranks send each other bursts of messages at once, of sizes around those where MPI changes its
-// protocol, and each compares what it gets.
+// mpi_exchange [BYTES]: two ranks send each other bursts of messages at once, of sizes around those where MPI changes
+// its protocol, and each compares what it gets. Bursts of more bytes than that are left out.
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <mpi.h>
 #include <vector>
 
@@ -55,6 +56,7 @@ int main(int argc, char **argv)
 		std::size_t size;
 	};
 	const Burst bursts[] = {{300, 4096}, {1000, 8}, {50, 65536}, {100, 16384}, {8, 4 << 20}, {300, 4096}};
+	const std::size_t most = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : SIZE_MAX;
 	int rank = 0, ranks = 0, wrong = 0, all = 0;
 
 	MPI_Init(&argc, &argv);
@@ -65,6 +67,8 @@ int main(int argc, char **argv)
 		MPI_Abort(MPI_COMM_WORLD, 2);
 	}
 	for (const Burst &burst : bursts) {
+		if (burst.count * burst.size > most)
+			continue;
 		const int now = exchange(rank, burst.count, burst.size);
 		if (now)
 			std::printf("rank %d: %d of %d messages of %zu bytes are wrong\n", rank, now, burst.count,
