@@ -76,7 +76,8 @@ static void attach_window(struct kiw_stream *s, struct socket *sock)
 }
 
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, struct socket *sock,
-				    const struct kiw_mpa_result *neg, bool first)
+				    const struct kiw_mpa_result *neg, bool first,
+				    void (*attached)(struct kiw_qp *qp))
 {
 	struct kiw_stream *s = attach_alloc(qp, sock, neg);
 	struct sock *sk;
@@ -120,7 +121,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	/* What came in before the callbacks were ours. */
 	kiw_pump_start(s);
 	kiw_pump_unlock(s);
-	kiw_qp_watch(qp);
+	attached(qp);
 	mutex_unlock(&qp->mutex);
 	return s;
 }

@@ -27,6 +27,7 @@ bool kiw_sock_taken(const struct sock *sk);
  * @neg: outcome of the MPA start-up
  * @first: we don't wait for the peer's first FPDU, as the initiator doesn't; we then send the RTR
  *	message, if one was agreed on
+ * @attached: called when the QP has the stream; its mutex is held
  *
  * Moves the QP to RTS, takes the socket's callbacks and looks at what has arrived. May sleep.
  *
@@ -34,7 +35,8 @@ bool kiw_sock_taken(const struct sock *sk);
  * more (moved to error, say), or -EBUSY when the socket is somebody else's, see kiw_sock_taken().
  */
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, struct socket *sock,
-				    const struct kiw_mpa_result *neg, bool first);
+				    const struct kiw_mpa_result *neg, bool first,
+				    void (*attached)(struct kiw_qp *qp));
 
 /**
  * kiw_stream_stop() - end full operation

@@ -329,7 +329,7 @@ int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
 	kiw_ep_unhook(ep);
 	if (secs)
 		kiw_sock_keepalive(ep->sock, secs);
-	s = kiw_stream_start(ep->qp, &ep->inbox, ep->sock, terms, first);
+	s = kiw_stream_start(ep->qp, &ep->inbox, ep->sock, terms, first, kiw_qp_watch);
 	if (IS_ERR(s))
 		return PTR_ERR(s);
 	ep->stream = s;
