@@ -822,13 +822,10 @@ static int number_connect(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
 	return err;
 }
 
-int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
+int kiw_number_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
 {
-	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	int err;
 
-	if (kiw_qp_is_ud(qp))
-		return kiw_qp_modify(qp, attr, mask, NULL);
 	if (mask & (IB_QP_AV | IB_QP_DEST_QPN))
 		return number_connect(qp, attr, mask);
 	if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET) {

@@ -8,12 +8,11 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
-struct ib_qp;
 struct ib_qp_attr;
-struct ib_udata;
 struct kiw_device;
 struct kiw_ep_ops;
 struct kiw_listener;
+struct kiw_qp;
 
 #define KIW_EARLY_BITS	8	/* of the hash of numbers */
 
@@ -69,21 +68,19 @@ int kiw_port_settle(struct kiw_device *dev);
 void kiw_port_exit(struct kiw_device *dev);
 
 /**
- * kiw_modify_qp() - change a queue pair; see struct ib_device_ops
- * @ibqp: QP
+ * kiw_number_modify() - change a connected QP, which may be connected by number
+ * @qp: QP
  * @attr: what to change
- * @mask: IB_QP_*, which of @attr
- * @udata: of the process, unused
+ * @mask: IB_QP_*, which of @attr, standard ones
  *
- * A change of a connected QP to RTR that names an address and a number has it connected to that QP,
- * without waiting for it.
+ * A change to RTR that names an address and a number has the QP connected to that one, without
+ * waiting for it.
  *
  * Return: 0; -EINVAL for what can't be, an address that isn't one of IP or isn't this device's
- * among it; -EOPNOTSUPP for attributes that no device here has, and for a peer where connections by
- * number are off; -ENOMEM; -ENODEV when the device is going; -EADDRINUSE when another program holds
- * the TCP port of the device; -EACCES when a connection that stood before RTS
- * turns out to be another one's.
+ * among it; -EOPNOTSUPP for a peer where connections by number are off; -ENOMEM; -ENODEV when the
+ * device is going; -EADDRINUSE when another program holds the TCP port of the device; -EACCES when
+ * a connection that stood before RTS turns out to be another one's.
  */
-int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
+int kiw_number_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask);
 
 #endif /* KIWARP_CM_NUMBER_H */

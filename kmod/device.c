@@ -9,19 +9,16 @@
 #include <linux/rcupdate.h>
 #include <linux/rtnetlink.h>
 #include <linux/sysfs.h>
-#include <linux/uaccess.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_addr.h>
 #include <rdma/iw_cm.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
-#define UVERBS_MODULE_NAME kiwarp
-#include <rdma/uverbs_named_ioctl.h>
-
 #include "cm.h"
 #include "cm_number.h"
 #include "compat.h"
+#include "context.h"
 #include "cq.h"
 #include "mr.h"
 #include "mw.h"
@@ -33,6 +30,7 @@
 #include "stats.h"
 #include "types.h"
 #include "ud_group.h"
+#include "verbs.h"
 
 #ifndef CONFIG_INFINIBAND_VIRT_DMA
 #error "kiwarp needs CONFIG_INFINIBAND_VIRT_DMA, which no kernel with HIGHMEM has"
@@ -224,99 +222,6 @@ static int device_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *
 	return 0;
 }
 
-static struct kiw_get_context_resp device_context_resp(u32 features)
-{
-	return (struct kiw_get_context_resp) {
-		.max_inline = KIW_MAX_INLINE,
-		.max_send_sge = KIW_MAX_SGE,
-		.max_recv_sge = KIW_MAX_SGE,
-		.features = features,
-	};
-}
-
-static int device_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
-{
-	struct kiw_get_context_req req = {};
-	struct kiw_get_context_resp resp;
-	int err;
-
-	/* A process without our provider could do nothing here. */
-	if (udata->outlen < sizeof(resp))
-		return -EINVAL;
-	/* An earlier version sends nothing, a later one perhaps more than that. */
-	if (udata->inlen >= sizeof(req)) {
-		err = ib_copy_from_udata(&req, udata, sizeof(req));
-		if (err)
-			return err;
-		if (req.reserved)
-			return -EINVAL;
-	}
-	resp = device_context_resp(req.features & KIW_FEATURES);
-	to_kiw_ucontext(ibuctx)->features = resp.features;
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
-	if (!err)
-		kiw_rings_init(&to_kiw_ucontext(ibuctx)->rings);
-	return err;
-}
-
-/*
- * A process imports the context that another one, or itself, has opened. What goes to processes is
- * what RDMA core's uverbs_copy_to() does: the module needn't depend on ib_uverbs for that.
- */
-static int device_query_ucontext(struct ib_ucontext *ibuctx, struct uverbs_attr_bundle *attrs)
-{
-	struct kiw_get_context_resp resp = device_context_resp(to_kiw_ucontext(ibuctx)->features);
-	const struct uverbs_attr *attr = uverbs_attr_get(attrs, KIW_ATTR_QUERY_CONTEXT_RESP);
-
-	if (IS_ERR(attr))
-		return 0;
-	if (copy_to_user(u64_to_user_ptr(attr->ptr_attr.data), &resp,
-			 min_t(size_t, attr->ptr_attr.len, sizeof(resp))))
-		return -EFAULT;
-	return 0;
-}
-
-ADD_UVERBS_ATTRIBUTES_SIMPLE(device_query_context, UVERBS_OBJECT_DEVICE,
-			     UVERBS_METHOD_QUERY_CONTEXT,
-			     UVERBS_ATTR_PTR_OUT(KIW_ATTR_QUERY_CONTEXT_RESP,
-						 UVERBS_ATTR_TYPE(struct kiw_get_context_resp),
-						 UA_OPTIONAL));
-
-static const struct uapi_definition device_uapi[] = {
-	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &device_query_context),
-	{},
-};
-
-static void device_dealloc_ucontext(struct ib_ucontext *ibuctx)
-{
-	kiw_rings_exit(&to_kiw_ucontext(ibuctx)->rings);
-}
-
-/*
- * That it exists tells RDMA core that a device may go while processes have it open. Nothing needs
- * to be done: the core destroys the objects, and mapped rings are plain memory.
- */
-static void device_disassociate_ucontext(struct ib_ucontext *ibuctx)
-{
-}
-
-static int device_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
-{
-	struct kiw_pd *pd = to_kiw_pd(ibpd);
-
-	if (!kiw_count_up(&to_kiw_device(ibpd->device)->num_pd, KIW_MAX_PD))
-		return -ENOMEM;
-	spin_lock_init(&pd->lock);
-	pd->windows = RB_ROOT;
-	return 0;
-}
-
-static int device_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
-{
-	atomic_dec(&to_kiw_device(ibpd->device)->num_pd);
-	return 0;
-}
-
 static int device_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			    struct kiw_cq_attrs *attrs)
 {
@@ -334,26 +239,6 @@ static struct ib_mr *device_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 	if (KIW_DMAH)
 		return ERR_PTR(-EOPNOTSUPP);
 	return kiw_reg_user_mr_common(pd, start, length, iova, access, NULL);
-}
-
-/*
- * The verbs of consumers in the kernel, which can't be served yet: the following three, and what is
- * created without a process. RDMA core offers a device that lacks one of these operations to nobody
- * but processes, and rdma_cm is a kernel consumer to it; hence they are there and refuse.
- */
-static struct ib_mr *device_get_dma_mr(struct ib_pd *pd, int access)
-{
-	return ERR_PTR(-EOPNOTSUPP);
-}
-
-static int device_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
-{
-	return -EOPNOTSUPP;
-}
-
-static int device_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
-{
-	return -EOPNOTSUPP;
 }
 
 /*
@@ -558,22 +443,22 @@ static const struct ib_device_ops device_ops = {
 	.device_group = &device_attribute_group,
 	.dealloc_driver = device_dealloc_driver,
 
-	.alloc_ucontext = device_alloc_ucontext,
-	.dealloc_ucontext = device_dealloc_ucontext,
-	.query_ucontext = device_query_ucontext,
-	.disassociate_ucontext = device_disassociate_ucontext,
+	.alloc_ucontext = kiw_alloc_ucontext,
+	.dealloc_ucontext = kiw_dealloc_ucontext,
+	.query_ucontext = kiw_query_ucontext,
+	.disassociate_ucontext = kiw_disassociate_ucontext,
 	.mmap = kiw_mmap,
 	.mmap_free = kiw_mmap_free,
 
-	.alloc_pd = device_alloc_pd,
-	.dealloc_pd = device_dealloc_pd,
+	.alloc_pd = kiw_alloc_pd,
+	.dealloc_pd = kiw_dealloc_pd,
 	.create_cq = device_create_cq,
 	.resize_user_cq = device_resize_cq,
 	.modify_cq = kiw_modify_cq,
 	.destroy_cq = kiw_destroy_cq,
-	.poll_cq = device_poll_cq,
-	.req_notify_cq = device_req_notify_cq,
-	.get_dma_mr = device_get_dma_mr,
+	.poll_cq = kiw_poll_cq,
+	.req_notify_cq = kiw_req_notify_cq,
+	.get_dma_mr = kiw_get_dma_mr,
 	.reg_user_mr = device_reg_user_mr,
 	.rereg_user_mr = kiw_rereg_user_mr,
 	.dereg_mr = kiw_dereg_mr,
@@ -657,7 +542,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) |
 				  BIT_ULL(IB_USER_VERBS_CMD_POST_RECV) |
 				  BIT_ULL(IB_USER_VERBS_CMD_POST_SRQ_RECV);
-	ibdev->driver_def = device_uapi;
+	ibdev->driver_def = kiw_context_uapi;
 	ib_set_device_ops(ibdev, &device_ops);
 	kiw_show_srqs(ibdev, kiw_fill_res_srq);
 	return dev;

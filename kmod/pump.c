@@ -80,7 +80,7 @@ static void pump_lost(struct kiw_stream *s)
 {
 	pump_take_back(s);
 	/* What was sent to a peer that had gone already: its reset is no news. */
-	if (s->qp->core.state == KIW_QP_CLOSING && kiw_core_manner(s->ss.core)->outlives &&
+	if (s->ss.core->state == KIW_QP_CLOSING && kiw_core_manner(s->ss.core)->outlives &&
 	    !pump_loses_sent(s))
 		kiw_session_event(&s->ss, KIW_EV_CLOSE_DONE);
 	else
@@ -91,8 +91,8 @@ static void pump_lost(struct kiw_stream *s)
 static void pump_peer_gone(struct kiw_stream *s)
 {
 	s->fin_received = true;
-	if (s->qp->core.state == KIW_QP_RTS)
-		kiw_sq_rest(&s->qp->core.sq);
+	if (s->ss.core->state == KIW_QP_RTS)
+		kiw_sq_rest(&s->ss.core->sq);
 	if (pump_unfinished(s))
 		kiw_session_broken_off(&s->ss, KIW_EV_PEER_FIN_BUSY);
 	else
@@ -170,7 +170,7 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 	kiw_rx_pump(s);
 	pump_give_back(s, backlog);
 	if (sk->sk_err &&
-	    !(kiw_core_manner(s->ss.core)->outlives && s->qp->core.state == KIW_QP_RTS))
+	    !(kiw_core_manner(s->ss.core)->outlives && s->ss.core->state == KIW_QP_RTS))
 		pump_lost(s);
 	else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more &&
 		 !kiw_receive_waits(&s->ss.rx))
@@ -187,7 +187,7 @@ static void pump_check_closed(struct kiw_stream *s)
 {
 	if (s->fin_sent && s->fin_received && !s->ss.gone && !s->lend.lost &&
 	    !kiw_tx_awaits(&s->ss) &&
-	    (s->qp->core.state == KIW_QP_CLOSING || s->qp->core.state == KIW_QP_TERMINATE))
+	    (s->ss.core->state == KIW_QP_CLOSING || s->ss.core->state == KIW_QP_TERMINATE))
 		kiw_session_event(&s->ss, KIW_EV_CLOSE_DONE);
 }
 
@@ -245,7 +245,7 @@ static void pump_break(struct kiw_stream *s)
  */
 static void pump_reset(struct kiw_stream *s)
 {
-	if (s->qp->core.state != KIW_QP_ERROR)
+	if (s->ss.core->state != KIW_QP_ERROR)
 		kiw_stat_inc(&s->dev->stats, KIW_STAT_LLP_LOST);
 	kiw_session_event(&s->ss, KIW_EV_LLP_LOST);
 	s->fin_sent = false;
@@ -326,7 +326,7 @@ static void pump_act_end(struct kiw_stream *s)
 static bool pump_keeps_receives(const struct kiw_stream *s)
 {
 	return kiw_core_manner(s->ss.core)->outlives &&
-	       (s->qp->core.state == KIW_QP_CLOSING || s->qp->core.state == KIW_QP_IDLE);
+	       (s->ss.core->state == KIW_QP_CLOSING || s->ss.core->state == KIW_QP_IDLE);
 }
 
 void kiw_pump_act(struct kiw_stream *s)
@@ -342,7 +342,7 @@ void kiw_pump_act(struct kiw_stream *s)
 		kiw_tx_drop(&s->ss);
 	}
 	if ((s->ss.todo & KIW_ACT_FLUSH_RQ) && !pump_keeps_receives(s))
-		kiw_rq_flush(&s->qp->core.rq, &s->ss.recv);
+		kiw_rq_flush(&s->ss.core->rq, &s->ss.recv);
 	if (s->ss.todo & KIW_ACT_ASYNC)
 		kiw_qp_raise(s->qp, s->ss.async);
 	if (s->ss.todo & KIW_ACT_LAST_WQE)
@@ -364,7 +364,7 @@ static bool pump_round(struct kiw_stream *s, int batches)
 		pump_look_again(s);
 	else if (s->rx_more || kiw_receive_waits(&s->ss.rx))
 		pump_receive(s, false);
-	if (s->qp->core.state == KIW_QP_RTS || s->qp->core.state == KIW_QP_TERMINATE)
+	if (s->ss.core->state == KIW_QP_RTS || s->ss.core->state == KIW_QP_TERMINATE)
 		more = pump_send(s, batches);
 	kiw_rx_done(s);
 	pump_check_closed(s);
@@ -386,12 +386,6 @@ void kiw_pump_lock(struct kiw_stream *s)
 	kiw_pump_own(s);
 	s->busy = true;
 	s->turn = kiw_stream_received(s);
-}
-
-void kiw_pump_lock_to_send(struct kiw_stream *s)
-{
-	kiw_fetch_to_write(s->sk, sizeof(struct tcp_sock));
-	kiw_pump_lock(s);
 }
 
 /* The socket lock is not fair. A loop that retakes it must yield to waiters, or they starve. */
@@ -437,6 +431,40 @@ void kiw_pump_unlock(struct kiw_stream *s)
 	if (s->qp && more)
 		kiw_stream_queue(s, s->ss.tx.starved);
 	release_sock(s->sk);
+}
+
+/*
+ * What comes in changes the socket on another CPU. TCP would wait for one cache line after the
+ * other: here they are asked for all at once.
+ */
+static void pump_lock_to_send(struct kiw_stream *s)
+{
+	kiw_fetch_to_write(s->sk, sizeof(struct tcp_sock));
+	kiw_pump_lock(s);
+}
+
+/* A send ring has something new. In a QP that is idle already, the end of the stream finds it. */
+static void pump_sq_doorbell(struct kiw_stream *s)
+{
+	if (s->ss.core->state == KIW_QP_CLOSING && !kiw_core_manner(s->ss.core)->outlives)
+		kiw_session_event(&s->ss, KIW_EV_ACTIVITY);
+	else if (s->ss.core->state == KIW_QP_ERROR)
+		s->ss.todo |= KIW_ACT_FLUSH_SQ;
+}
+
+bool kiw_pump_doorbell(struct kiw_stream *s, bool send)
+{
+	bool attached;
+
+	pump_lock_to_send(s);
+	attached = s->ss.core;
+	if (attached && send)
+		pump_sq_doorbell(s);
+	else if (attached && (s->ss.core->state == KIW_QP_ERROR ||
+			      s->ss.core->state == KIW_QP_CLOSING))
+		s->ss.todo |= KIW_ACT_FLUSH_RQ;
+	kiw_pump_unlock(s);
+	return attached;
 }
 
 /* Does a thread have the socket, which may itself wait for a CPU? */
@@ -495,7 +523,7 @@ static void pump_callback_end(struct kiw_stream *s)
 	bool due = s->due;
 
 	s->due = false;
-	if (due && !s->rx_more && s->qp->core.state == KIW_QP_RTS) {
+	if (due && !s->rx_more && s->ss.core->state == KIW_QP_RTS) {
 		due = pump_send(s, PUMP_CALLBACK_BATCHES);
 		/* The next ACK may come before the work finds a processor. */
 		if (due) {
@@ -520,7 +548,7 @@ void kiw_pump_bell(struct kiw_bh_work *work)
 	} else if (s->qp && pump_callback_begin(s)) {
 		kiw_rx_done(s);
 		pump_take_back(s);
-		s->due |= s->qp->core.state == KIW_QP_RTS && kiw_sq_posted(&s->qp->core.sq);
+		s->due |= s->ss.core->state == KIW_QP_RTS && kiw_sq_posted(&s->ss.core->sq);
 		pump_callback_end(s);
 	}
 	bh_unlock_sock(s->sk);

@@ -14,15 +14,6 @@ struct work_struct;
 void kiw_pump_lock(struct kiw_stream *s);
 
 /**
- * kiw_pump_lock_to_send() - the same, for a caller that is about to send little
- * @s: stream
- *
- * What comes in changes the socket on another CPU. TCP would wait for one cache line after the
- * other: here they are asked for all at once.
- */
-void kiw_pump_lock_to_send(struct kiw_stream *s);
-
-/**
  * kiw_pump_settle() - do all that is due
  * @s: stream locked by kiw_pump_lock()
  *
@@ -38,6 +29,17 @@ bool kiw_pump_settle(struct kiw_stream *s);
  * for.
  */
 void kiw_pump_unlock(struct kiw_stream *s);
+
+/**
+ * kiw_pump_doorbell() - do what the process has posted
+ * @s: stream
+ * @send: posted to the send ring, else to the receive ring
+ *
+ * The requests are in the ring. May sleep.
+ *
+ * Return: false if the stream has left its QP.
+ */
+bool kiw_pump_doorbell(struct kiw_stream *s, bool send);
 
 /** kiw_pump_own() - take the socket lock as owner; release_sock() gives it back, nothing settles */
 void kiw_pump_own(struct kiw_stream *s);

@@ -714,8 +714,6 @@ int kiw_qp_check(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 	const int rights = QP_REMOTE_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND |
 			   QP_ACCESS_FLUSH | IB_ACCESS_OPTIONAL;
 
-	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
-		return -EOPNOTSUPP;
 	if (mask & ~known)
 		return -EINVAL;
 	if ((mask & IB_QP_ACCESS_FLAGS) && (attr->qp_access_flags & ~rights))
@@ -731,9 +729,6 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 	const struct qp_change change = { .attr = attr, .mask = mask, .peer = peer };
 	int ret;
 
-	if (kiw_qp_is_ud(qp))
-		return mask & ~IB_QP_ATTR_STANDARD_BITS ? -EOPNOTSUPP :
-							  kiw_ud_modify(qp, attr, mask);
 	ret = kiw_qp_check(qp, attr, mask);
 	if (ret)
 		return ret;
@@ -788,46 +783,23 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 /* --- doorbells ----------------------------------------------------------------------------- */
 
-/*
- * The send ring has something new; the stream is locked and settles when it is unlocked. In a QP
- * that is idle already, attach_detach_qp() is about to see the ring.
- */
-static void qp_sq_doorbell(struct kiw_qp *qp, struct kiw_stream *s)
-{
-	if (qp->core.state == KIW_QP_CLOSING && !qp->by_number)
-		kiw_session_event(&s->ss, KIW_EV_ACTIVITY);
-	else if (qp->core.state == KIW_QP_ERROR)
-		s->ss.todo |= KIW_ACT_FLUSH_SQ;
-}
-
-/*
- * Run a doorbell with the QP held. Requests have no place in it: they are in the ring, and kernel
- * consumers, which would pass them here, can't create QPs.
- */
+/* Run a doorbell with the QP held. Return: -EAGAIN when it has got a stream meanwhile */
 static int qp_doorbell(struct kiw_qp *qp, bool send)
 {
-	struct kiw_stream *s;
+	struct kiw_stream *s = kiw_stream_of(qp);
+	bool rung = false;
 	int ret = 0;
 
-	s = kiw_stream_of(qp);
 	if (s) {
-		kiw_pump_lock_to_send(s);
-		if (s->qp == qp) {
-			if (send)
-				qp_sq_doorbell(qp, s);
-			else if (qp->core.state == KIW_QP_ERROR || qp->core.state == KIW_QP_CLOSING)
-				s->ss.todo |= KIW_ACT_FLUSH_RQ;
-			kiw_pump_unlock(s);
-			kiw_stream_put(s);
-			return 0;
-		}
-		kiw_pump_unlock(s);
+		rung = kiw_pump_doorbell(s, send);
 		kiw_stream_put(s);
 	}
+	if (rung)
+		return 0;
 
 	mutex_lock(&qp->mutex);
 	if (rcu_access_pointer(qp->stream))
-		ret = -EAGAIN;	/* attached just now */
+		ret = -EAGAIN;
 	else if (!kiw_qp_is_over(qp))
 		ret = qp_may_wait(qp, send) ? 0 : -EINVAL;
 	else if (send)
@@ -838,33 +810,12 @@ static int qp_doorbell(struct kiw_qp *qp, bool send)
 	return ret;
 }
 
-static int qp_ring(struct ib_qp *ibqp, bool send)
+int kiw_qp_doorbell(struct kiw_qp *qp, bool send)
 {
-	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	int ret;
 
-	if (kiw_qp_is_ud(qp))
-		return kiw_ud_doorbell(qp, send);
 	do {
 		ret = qp_doorbell(qp, send);
 	} while (ret == -EAGAIN);
 	return ret;
-}
-
-int kiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
-{
-	if (wr) {
-		*bad = wr;
-		return -EOPNOTSUPP;
-	}
-	return qp_ring(ibqp, true);
-}
-
-int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad)
-{
-	if (wr) {
-		*bad = wr;
-		return -EOPNOTSUPP;
-	}
-	return qp_ring(ibqp, false);
 }

@@ -153,14 +153,12 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		 struct ib_qp_init_attr *init);
 int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
-int kiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
-int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
 void kiw_qp_add_ref(struct ib_qp *ibqp);
 void kiw_qp_rem_ref(struct ib_qp *ibqp);
 struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn);
 
 /**
- * kiw_qp_modify() - change a queue pair, as ib_device_ops.modify_qp
+ * kiw_qp_modify() - change a connected QP, as ib_device_ops.modify_qp
  * @qp: QP
  * @attr: what to change
  * @mask: IB_QP_*, which of @attr; not the address nor number of a peer
@@ -181,6 +179,15 @@ int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
  * Return: 0, or what that would return.
  */
 int kiw_qp_check(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
+
+/**
+ * kiw_qp_doorbell() - the process has posted to a connected QP
+ * @qp: QP
+ * @send: to the send ring, else to the receive ring
+ *
+ * Return: 0, or -EINVAL when nothing may be posted in this state.
+ */
+int kiw_qp_doorbell(struct kiw_qp *qp, bool send);
 
 /**
  * kiw_qp_give_up() - no connection to the peer that was named comes about

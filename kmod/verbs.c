@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The verbs that differ by the kind of a queue pair, and those of consumers in the kernel */
+#include "verbs.h"
+
+#include "cm_number.h"
+#include "qp.h"
+#include "ud.h"
+
+int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
+{
+	struct kiw_qp *qp = to_kiw_qp(ibqp);
+
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	return kiw_qp_is_ud(qp) ? kiw_ud_modify(qp, attr, mask) : kiw_number_modify(qp, attr, mask);
+}
+
+/* The doorbell of a process: its requests are in the ring. */
+static int verbs_ring(struct ib_qp *ibqp, bool send)
+{
+	struct kiw_qp *qp = to_kiw_qp(ibqp);
+
+	return kiw_qp_is_ud(qp) ? kiw_ud_doorbell(qp, send) : kiw_qp_doorbell(qp, send);
+}
+
+int kiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
+{
+	if (wr) {
+		*bad = wr;
+		return -EOPNOTSUPP;
+	}
+	return verbs_ring(ibqp, true);
+}
+
+int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad)
+{
+	if (wr) {
+		*bad = wr;
+		return -EOPNOTSUPP;
+	}
+	return verbs_ring(ibqp, false);
+}
+
+/*
+ * The verbs of consumers in the kernel, which can't be served yet: these three, requests that
+ * are passed to a post, and what is created without a process. RDMA core offers a device that lacks one of these operations to nobody
+ * but processes, and rdma_cm is a kernel consumer to it; hence they are there and refuse.
+ */
+struct ib_mr *kiw_get_dma_mr(struct ib_pd *pd, int access)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+int kiw_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
+{
+	return -EOPNOTSUPP;
+}
+
+int kiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
+{
+	return -EOPNOTSUPP;
+}
