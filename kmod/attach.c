@@ -7,7 +7,7 @@
  * qp->stream, so that no doorbell does; and it clears s->inbox, so that the endpoint isn't told of
  * anything; loans that aren't over are left to themselves (lend.h). Then it waits for bell and
  * work, which are all that is left that was told before. Released: what remains are references that
- * a doorbell took a moment ago, each of which finds s->qp cleared under the socket lock and lets
+ * a doorbell took a moment ago, each of which finds s->ibqp cleared under the socket lock and lets
  * go, and those of loans. The last one frees the memory; the socket's memory is held by sock_hold()
  * until then.
  */
@@ -75,6 +75,18 @@ static void attach_window(struct kiw_stream *s, struct socket *sock)
 	WRITE_ONCE(tcp_sk(sk)->window_clamp, KIW_RX_WINDOW);
 }
 
+struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
+{
+	struct kiw_stream *s;
+
+	rcu_read_lock();
+	s = rcu_dereference(qp->stream);
+	if (s && !kref_get_unless_zero(&s->ref))
+		s = NULL;
+	rcu_read_unlock();
+	return s;
+}
+
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, struct socket *sock,
 				    const struct kiw_mpa_result *neg, bool first,
 				    void (*attached)(struct kiw_qp *qp))
@@ -104,13 +116,13 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	kiw_no_task_frag(sk);
 	attach_window(s, sock);
 
-	s->qp = qp;
+	s->ibqp = &qp->ibqp;
 	/* A responder's peer is there once it sends something. */
 	if (qp->by_number && first)
 		qp->peer->patient = false;
 	s->ss.core = &qp->core;
 	qp->closed = false;
-	kiw_session_start(&s->ss, tcp_sk(sk)->copied_seq, qp->caps, first);
+	kiw_session_start(&s->ss, tcp_sk(sk)->copied_seq, first);
 	/* The turn began before bytes were counted. */
 	s->turn = kiw_stream_received(s);
 	s->inbox = inbox;
@@ -158,7 +170,7 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 			/* What is posted from now on is flushed by the doorbell. */
 			kiw_core_flush_sq(&qp->core);
 			kiw_rq_flush(&qp->core.rq, NULL);
-			kiw_qp_raise_last_wqe(qp);
+			kiw_qp_raise_last_wqe(&qp->ibqp);
 		} else {
 			kiw_core_open_rings(&qp->core);
 			if (kiw_sq_posted(&qp->core.sq))
@@ -166,14 +178,14 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 		}
 	}
 	rcu_assign_pointer(qp->stream, NULL);
-	s->qp = NULL;
+	s->ibqp = NULL;
 	s->ss.core = NULL;
 }
 
 void kiw_stream_call_back(struct kiw_stream *s)
 {
 	kiw_pump_lock(s);
-	if (s->qp && kiw_stream_lends(s))
+	if (s->ibqp && kiw_stream_lends(s))
 		kiw_pump_call_back(s);
 	kiw_pump_unlock(s);
 }
@@ -184,7 +196,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 	struct kiw_qp *qp;
 
 	kiw_pump_own(s);
-	qp = s->qp;
+	qp = s->ibqp ? to_kiw_qp(s->ibqp) : NULL;
 	if (qp)
 		kiw_qp_get(qp);
 	release_sock(s->sk);
@@ -193,7 +205,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 
 	mutex_lock(&qp->mutex);
 	kiw_pump_own(s);
-	if (s->qp) {
+	if (s->ibqp) {
 		kiw_rx_done(s);
 		kiw_pump_unhook(s);
 		attach_detach_qp(s, qp, orderly);

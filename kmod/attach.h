@@ -3,6 +3,7 @@
 #ifndef KIWARP_ATTACH_H
 #define KIWARP_ATTACH_H
 
+#include "qp.h"
 #include "stream.h"
 
 struct socket;
@@ -17,6 +18,9 @@ struct socket;
  * Return: whether there is somebody.
  */
 bool kiw_sock_taken(const struct sock *sk);
+
+/** kiw_stream_of() - take a reference to the stream of a QP; NULL when it has none */
+struct kiw_stream *kiw_stream_of(struct kiw_qp *qp);
 
 /**
  * kiw_stream_start() - begin full operation on a connection

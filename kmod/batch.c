@@ -5,7 +5,7 @@
 #include <net/sock.h>
 
 #include "compat.h"
-#include "lend.h"
+#include "region.h"
 #include "types.h"
 
 /* Copied bytes after which TCP gets a batch, while they are hot; the last FPDU may exceed it. */
@@ -165,7 +165,7 @@ void kiw_batch_cut(struct kiw_batch *b, const struct kiw_batch_mark *mark)
 	b->lent = mark->lent;
 }
 
-int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more)
+int kiw_batch_push(struct kiw_batch *b, struct sock *sk, struct ubuf_info *ubuf, bool more)
 {
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
 	int ret;
@@ -173,7 +173,7 @@ int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more)
 	kiw_region_leave(&b->use);
 	/* This may process the backlog, and our receive callback, which leaves the batch alone. */
 	ret = kiw_send_pages(sk, b->mem.piece, b->pieces, b->sent, b->len,
-			     b->loan ? &b->loan->ubuf : NULL, flags);
+			     ubuf, flags);
 	if (ret < 0)
 		return ret;
 	b->sent += ret;

@@ -129,12 +129,13 @@ void kiw_batch_cut(struct kiw_batch *b, const struct kiw_batch_mark *mark);
  * kiw_batch_push() - hand TCP what is left of the batch
  * @b: batch with something unsent
  * @sk: socket, locked
+ * @ubuf: the loan of its lent pages, or NULL
  * @more: another batch follows at once
  *
  * Return: 0 when TCP has all of it; -EINTR when it took a part; or TCP's error, -EAGAIN when it has
  * no room.
  */
-int kiw_batch_push(struct kiw_batch *b, struct sock *sk, bool more);
+int kiw_batch_push(struct kiw_batch *b, struct sock *sk, struct ubuf_info *ubuf, bool more);
 
 /** kiw_batch_afford() - may the socket, which is locked, pay for the copied bytes */
 bool kiw_batch_afford(struct kiw_batch *b, struct sock *sk);

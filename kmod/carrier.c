@@ -7,6 +7,7 @@
 #include <net/tcp.h>
 
 #include "lend.h"
+#include "qp.h"
 #include "srq.h"
 #include "stream.h"
 
@@ -64,12 +65,12 @@ void kiw_carrier_closing(struct kiw_session *session)
 /* A program in RTR may wait for its peer's first message before it goes to RTS. */
 void kiw_carrier_begun(struct kiw_session *session)
 {
-	struct kiw_qp *qp = kiw_stream_of_session(session)->qp;
+	struct kiw_qp *qp = to_kiw_qp(kiw_stream_of_session(session)->ibqp);
 
 	if (qp->peer->begun)
 		return;
 	qp->peer->begun = true;
-	kiw_qp_raise(qp, IB_EVENT_COMM_EST);
+	kiw_qp_raise(&qp->ibqp, IB_EVENT_COMM_EST);
 }
 
 /* --- receive requests ----------------------------------------------------------------------- */
@@ -84,7 +85,8 @@ void kiw_carrier_starve(struct kiw_session *session)
 bool kiw_carrier_waits(struct kiw_session *session)
 {
 	struct kiw_stream *s = kiw_stream_of_session(session);
-	bool limited = !READ_ONCE(s->qp->by_number) || s->qp->peer->limited;
+	const struct kiw_qp *qp = to_kiw_qp(s->ibqp);
+	bool limited = !READ_ONCE(qp->by_number) || qp->peer->limited;
 	unsigned long now = jiffies;
 
 	if (!limited)
@@ -97,7 +99,7 @@ bool kiw_carrier_waits(struct kiw_session *session)
 
 static struct kiw_srq *carrier_srq(const struct kiw_stream *s)
 {
-	struct ib_srq *srq = s->qp->ibqp.srq;
+	struct ib_srq *srq = s->ibqp->srq;
 
 	return srq ? to_kiw_srq(srq) : NULL;
 }
@@ -178,7 +180,7 @@ int kiw_carrier_push(struct kiw_session *s, bool more)
 
 	kiw_region_leave(&b->use);
 	if (!b->loan || kiw_loan_charge(b->loan, b->len - b->lent))
-		err = kiw_batch_push(b, sk, more);
+		err = kiw_batch_push(b, sk, b->loan ? &b->loan->ubuf : NULL, more);
 	return err == -EAGAIN && sk_stream_memory_free(sk) ? -ENOMEM : err;
 }
 

@@ -116,7 +116,7 @@ static void connect_terminate(struct kiw_ep *ep, enum kiw_err why)
 	}
 	s = ep->stream;
 	kiw_pump_lock(s);
-	if (s->qp)	/* not destroyed meanwhile */
+	if (s->ibqp)	/* not destroyed meanwhile */
 		kiw_session_fail(&s->ss, why, NULL, 0, 0);
 	kiw_pump_unlock(s);
 	kiw_ep_fail(ep, -EPROTO);

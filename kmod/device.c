@@ -29,7 +29,6 @@
 #include "srq.h"
 #include "stats.h"
 #include "types.h"
-#include "ud_group.h"
 #include "verbs.h"
 
 #ifndef CONFIG_INFINIBAND_VIRT_DMA

@@ -8,9 +8,9 @@
 #include <linux/slab.h>
 #include <net/tcp.h>
 
+#include "attach.h"
 #include "inbox.h"
 #include "qp.h"
-#include "stream.h"
 
 /*
  * How long a peer may at least be silent, in jiffies: by then TCP has sent again three times, or a

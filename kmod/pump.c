@@ -14,6 +14,7 @@
 #include "compat.h"
 #include "rx.h"
 #include "stream.h"
+#include "types.h"
 
 /* Rounds that an owner makes before it leaves the rest to the work, and batches in each */
 #define PUMP_ROUNDS 8
@@ -315,7 +316,7 @@ static bool pump_may_end(struct kiw_stream *s)
 static void pump_act_end(struct kiw_stream *s)
 {
 	if (s->ss.todo & KIW_ACT_FLUSH_SQ)
-		kiw_core_flush_sq(&s->qp->core);
+		kiw_core_flush_sq(s->ss.core);
 	if ((s->ss.todo & KIW_ACT_CLOSED) && s->inbox && !s->ended) {
 		kiw_inbox_post(s->inbox, KIW_INBOX_ENDED);
 		s->ended = true;
@@ -344,9 +345,9 @@ void kiw_pump_act(struct kiw_stream *s)
 	if ((s->ss.todo & KIW_ACT_FLUSH_RQ) && !pump_keeps_receives(s))
 		kiw_rq_flush(&s->ss.core->rq, &s->ss.recv);
 	if (s->ss.todo & KIW_ACT_ASYNC)
-		kiw_qp_raise(s->qp, s->ss.async);
+		kiw_qp_raise(s->ibqp, s->ss.async);
 	if (s->ss.todo & KIW_ACT_LAST_WQE)
-		kiw_qp_raise_last_wqe(s->qp);
+		kiw_qp_raise_last_wqe(s->ibqp);
 	s->ss.todo &= ~(KIW_ACT_FLUSH_RQ | KIW_ACT_ASYNC | KIW_ACT_LAST_WQE);
 	if ((s->ss.todo & (KIW_ACT_FLUSH_SQ | KIW_ACT_CLOSED)) && pump_may_end(s))
 		pump_act_end(s);
@@ -413,14 +414,14 @@ bool kiw_pump_settle(struct kiw_stream *s)
 	bool more = false;
 
 	kiw_stream_assert_held(s);
-	while (s->qp) {
+	while (s->ibqp) {
 		more = pump_round(s, PUMP_BATCHES);
 		if (pump_turn_over(s))
 			rounds = 1;
 		if (!--rounds || (!sk_flush_backlog(s->sk) && !more && !s->due))
 			break;
 	}
-	return s->qp && (more || s->due || !rounds);
+	return s->ibqp && (more || s->due || !rounds);
 }
 
 void kiw_pump_unlock(struct kiw_stream *s)
@@ -428,7 +429,7 @@ void kiw_pump_unlock(struct kiw_stream *s)
 	bool more = kiw_pump_settle(s);
 
 	s->busy = false;
-	if (s->qp && more)
+	if (s->ibqp && more)
 		kiw_stream_queue(s, s->ss.tx.starved);
 	release_sock(s->sk);
 }
@@ -545,7 +546,7 @@ void kiw_pump_bell(struct kiw_bh_work *work)
 	bh_lock_sock(s->sk);
 	if (sock_owned_by_user(s->sk)) {
 		kiw_stream_queue(s, 1);	/* the owner may have been through already */
-	} else if (s->qp && pump_callback_begin(s)) {
+	} else if (s->ibqp && pump_callback_begin(s)) {
 		kiw_rx_done(s);
 		pump_take_back(s);
 		s->due |= s->ss.core->state == KIW_QP_RTS && kiw_sq_posted(&s->ss.core->sq);

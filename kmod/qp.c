@@ -205,24 +205,29 @@ static int qp_respond(const struct kiw_qp *qp, struct ib_udata *udata)
 	return ib_copy_to_udata(udata, &resp, sizeof(resp));
 }
 
-/* Connected QPs are numbered in turn, datagram QPs by their port. */
-static int qp_number(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
+/* Datagram QPs are numbered by their port. */
+static int qp_number_ud(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
+{
+	int ret;
+
+	qp->ud = kiw_ud_open(&qp->ibqp, &qp->core, &qp->mutex, req);
+	if (IS_ERR(qp->ud))
+		return PTR_ERR(qp->ud);
+	qp->ibqp.qp_num = kiw_ud_port(qp->ud);
+	qp->core.own.num = qp->ibqp.qp_num;
+	ret = xa_insert(&qp->dev->qps, qp->ibqp.qp_num, qp, GFP_KERNEL);
+	if (ret)
+		kiw_ud_close(qp->ud);
+	return ret;
+}
+
+/* Connected QPs are numbered in turn. */
+static int qp_number(struct kiw_qp *qp)
 {
 	struct kiw_device *dev = qp->dev;
 	u32 qpn;
 	int ret;
 
-	if (kiw_qp_is_ud(qp)) {
-		ret = kiw_ud_open(qp, req);
-		if (ret < 0)
-			return ret;
-		qp->ibqp.qp_num = ret;
-		qp->core.own.num = ret;
-		ret = xa_insert(&dev->qps, qp->ibqp.qp_num, qp, GFP_KERNEL);
-		if (ret)
-			kiw_ud_close(qp);
-		return ret;
-	}
 	ret = xa_alloc_cyclic(&dev->qps, &qpn, NULL, XA_LIMIT(QPN_MIN, QPN_MAX), &dev->next_qpn,
 			      GFP_KERNEL);
 	if (ret < 0)
@@ -297,7 +302,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	mutex_init(&qp->mutex);
 	qp->core.state = KIW_QP_IDLE;
 	qp->core.shown = IB_QPS_INIT;
-	qp->caps = qp_caps(uctx->features, attr->qp_type);
+	qp->core.caps = qp_caps(uctx->features, attr->qp_type);
 	qp->owner = get_pid(task_tgid(current));
 	qp->core.sq.cq = to_kiw_cq(ibqp->send_cq);
 	qp->core.sq.owner = &qp->core.own;
@@ -322,7 +327,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	if (ret)
 		goto free;
 	/* Last: it is found only when it is whole. */
-	ret = qp_number(qp, &req);
+	ret = kiw_qp_is_ud(qp) ? qp_number_ud(qp, &req) : qp_number(qp);
 	if (ret)
 		goto free;
 	return 0;
@@ -345,7 +350,7 @@ static void qp_end_loans(struct kiw_stream *s)
 	bool lends;
 
 	kiw_pump_lock(s);
-	lends = s->qp && kiw_stream_lends(s);
+	lends = s->ibqp && kiw_stream_lends(s);
 	if (lends)
 		kiw_session_event(&s->ss, KIW_EV_MODIFY_ERR);
 	kiw_pump_unlock(s);
@@ -382,7 +387,7 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	kiw_peer_free(qp);
 
 	if (kiw_qp_is_ud(qp))
-		kiw_ud_close(qp);
+		kiw_ud_close(qp->ud);
 	kiw_region_unbind_all(&qp->core.own);
 	qp_free_queues(qp);
 	put_pid(qp->owner);
@@ -428,7 +433,7 @@ static void qp_fail_idle(struct kiw_qp *qp)
 	WRITE_ONCE(qp->core.state, step.next);
 	qp_flush_idle(qp);
 	if ((step.actions & KIW_ACT_LAST_WQE) && !told)
-		kiw_qp_raise_last_wqe(qp);
+		kiw_qp_raise_last_wqe(&qp->ibqp);
 }
 
 /* Drop what is posted to an idle QP. */
@@ -457,7 +462,7 @@ static void qp_tell_lost(struct kiw_qp *qp)
 {
 	kiw_stat_inc(&qp->dev->stats, KIW_STAT_CONNECT_FAILS);
 	qp_abort_endpoint(qp);
-	kiw_qp_raise(qp, IB_EVENT_QP_FATAL);
+	kiw_qp_raise(&qp->ibqp, IB_EVENT_QP_FATAL);
 }
 
 void kiw_qp_give_up(struct kiw_qp *qp)
@@ -761,7 +766,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (qp->by_number)
 		kiw_peer_query(qp, attr, mask);
 	if (kiw_qp_is_ud(qp))
-		kiw_ud_query(qp, attr, mask);
+		kiw_ud_query(qp->ud, attr, mask);
 	mutex_unlock(&qp->mutex);
 	attr->port_num = 1;
 	attr->cap.max_send_wr = qp->core.sq.entries;

@@ -41,7 +41,6 @@ struct kiw_ud;
  *	else while the QP is held
  * @ref: see above
  * @dying: being destroyed, takes no connection any more; protected by @mutex
- * @caps: KIW_CAP_* that the process's provider knows: no other message of a peer is taken
  * @asked: rights as the program has set them last; protected by @mutex
  * @mutex: see above
  * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
@@ -59,7 +58,6 @@ struct kiw_qp {
 	struct kiw_core			core;
 	refcount_t			ref;
 	bool				dying;
-	u8				caps;
 	u8				asked;
 	struct mutex			mutex;
 	struct kiw_stream __rcu		*stream;
@@ -97,26 +95,6 @@ static inline void kiw_qp_put(struct kiw_qp *qp)
 		smp_mb__after_atomic();	/* as wake_up_var() wants it */
 		wake_up_var(&qp->ref);
 	}
-}
-
-/** kiw_qp_raise() - tell the process of an asynchronous event; any context */
-static inline void kiw_qp_raise(struct kiw_qp *qp, enum ib_event_type type)
-{
-	struct ib_event event = {
-		.device = qp->ibqp.device,
-		.element.qp = &qp->ibqp,
-		.event = type,
-	};
-
-	if (qp->ibqp.event_handler)
-		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
-}
-
-/** kiw_qp_raise_last_wqe() - a QP with an SRQ has come to its end there: all is completed */
-static inline void kiw_qp_raise_last_wqe(struct kiw_qp *qp)
-{
-	if (qp->ibqp.srq)
-		kiw_qp_raise(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 }
 
 /**

@@ -12,13 +12,13 @@
 #include <rdma/restrack.h>
 #include <uapi/rdma/rdma_netlink.h>
 
+#include "attach.h"
 #include "cq.h"
 #include "lend.h"
 #include "mr.h"
 #include "pump.h"
 #include "qp.h"
 #include "srq.h"
-#include "stream.h"
 #include "ud.h"
 
 /* How RDMA core is to pass a value on */

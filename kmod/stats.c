@@ -7,8 +7,8 @@
 #include <rdma/ib_pma.h>
 #include <rdma/ib_verbs.h>
 
+#include "attach.h"
 #include "qp.h"
-#include "stream.h"
 #include "types.h"
 
 /* Behind enum kiw_stat: the traffic */

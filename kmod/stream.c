@@ -90,18 +90,6 @@ void kiw_stream_put(struct kiw_stream *s)
 	kref_put(&s->ref, stream_free);
 }
 
-struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
-{
-	struct kiw_stream *s;
-
-	rcu_read_lock();
-	s = rcu_dereference(qp->stream);
-	if (s && !kref_get_unless_zero(&s->ref))
-		s = NULL;
-	rcu_read_unlock();
-	return s;
-}
-
 int kiw_stream_init(void)
 {
 	stream_wq = alloc_workqueue("kiwarp_stream", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);

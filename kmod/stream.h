@@ -17,15 +17,15 @@
 #include "compat.h"
 #include "inbox.h"
 #include "lend.h"
-#include "qp.h"
 #include "srq.h"
+#include "types.h"
 #include "session/session.h"
 
 /**
  * struct kiw_stream - see above
  * @sk: the connection's socket, reference held; the struct socket stays the endpoint's
  * @dev: device
- * @qp: attached QP, or NULL once the stream was stopped
+ * @ibqp: attached QP, or NULL once the stream was stopped
  * @inbox: of the endpoint, reference held, or NULL once the stream was stopped
  * @ref: references
  * @waiting: so many are about to take the socket lock; atomic
@@ -61,7 +61,7 @@
 struct kiw_stream {
 	struct sock		*sk;
 	struct kiw_device	*dev;
-	struct kiw_qp		*qp;
+	struct ib_qp		*ibqp;
 	struct kiw_inbox	*inbox;
 
 	struct kref		ref ____cacheline_aligned_in_smp;
@@ -96,9 +96,6 @@ struct kiw_stream {
 };
 
 void kiw_stream_put(struct kiw_stream *s);
-
-/** kiw_stream_of() - take a reference to the stream of a QP; NULL when it has none */
-struct kiw_stream *kiw_stream_of(struct kiw_qp *qp);
 
 /** kiw_stream_of_session() - the stream that a session is part of */
 static inline struct kiw_stream *kiw_stream_of_session(struct kiw_session *s)

@@ -166,4 +166,24 @@ static inline bool kiw_count_up(atomic_t *count, int max)
 	return atomic_add_unless(count, 1, max);
 }
 
+/** kiw_qp_raise() - tell the process of an asynchronous event of a queue pair; any context */
+static inline void kiw_qp_raise(struct ib_qp *ibqp, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = ibqp->device,
+		.element.qp = ibqp,
+		.event = type,
+	};
+
+	if (ibqp->event_handler)
+		ibqp->event_handler(&event, ibqp->qp_context);
+}
+
+/** kiw_qp_raise_last_wqe() - a QP with an SRQ has come to its end there: all is completed */
+static inline void kiw_qp_raise_last_wqe(struct ib_qp *ibqp)
+{
+	if (ibqp->srq)
+		kiw_qp_raise(ibqp, IB_EVENT_QP_LAST_WQE_REACHED);
+}
+
 #endif /* KIWARP_TYPES_H */

@@ -18,7 +18,6 @@
 #include <rdma/rdma_cm_ib.h>
 
 #include "compat.h"
-#include "qp.h"
 #include "ud_path.h"
 #include "ud_record.h"
 #include "ud_rx.h"
@@ -45,16 +44,16 @@ static void ud_flush(struct kiw_ud *ud)
 {
 	bool last = false;
 
-	lockdep_assert_held(&ud->qp->mutex);
+	lockdep_assert_held(ud->mutex);
 	kiw_ud_unsend(ud);
-	kiw_core_flush_sq(&ud->qp->core);
+	kiw_core_flush_sq(ud->core);
 	spin_lock_bh(&ud->lock);
-	kiw_rq_flush(&ud->qp->core.rq, NULL);
+	kiw_rq_flush(&ud->core->rq, NULL);
 	kiw_ud_record_flush(ud);
 	swap(last, ud->last);
 	spin_unlock_bh(&ud->lock);
 	if (last)
-		kiw_qp_raise_last_wqe(ud->qp);
+		kiw_qp_raise_last_wqe(ud->ibqp);
 }
 
 /* Enter the error state; ud_flush() has to follow. */
@@ -105,7 +104,7 @@ static void ud_work(struct work_struct *work)
 	struct kiw_ud *ud = container_of(to_delayed_work(work), struct kiw_ud, work);
 	bool fatal = false;
 
-	mutex_lock(&ud->qp->mutex);
+	mutex_lock(ud->mutex);
 	switch (READ_ONCE(ud->state)) {
 	case IB_QPS_RTS:
 		ud_send(ud);
@@ -119,9 +118,9 @@ static void ud_work(struct work_struct *work)
 	default:
 		break;
 	}
-	mutex_unlock(&ud->qp->mutex);
+	mutex_unlock(ud->mutex);
 	if (fatal)
-		kiw_qp_raise(ud->qp, IB_EVENT_QP_FATAL);
+		kiw_qp_raise(ud->ibqp, IB_EVENT_QP_FATAL);
 }
 
 /* --- the socket ----------------------------------------------------------------------------- */
@@ -268,21 +267,25 @@ static void ud_prepare(struct kiw_ud *ud)
 	sock_set_flag(sk, SOCK_BROADCAST);
 }
 
-int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
+struct kiw_ud *kiw_ud_open(struct ib_qp *ibqp, struct kiw_core *core, struct mutex *mutex,
+			   const struct kiw_create_qp_req *req)
 {
-	u32 sges = qp->core.sq.max_sge + qp->core.rq.max_sge;
+	u32 sges = core->sq.max_sge + core->rq.max_sge;
 	struct kiw_ud *ud;
 	int err;
 
 	ud = kzalloc(struct_size(ud, sge, sges), GFP_KERNEL_ACCOUNT);
 	if (!ud)
-		return -ENOMEM;
-	ud->qp = qp;
+		return ERR_PTR(-ENOMEM);
+	ud->ibqp = ibqp;
+	ud->dev = to_kiw_device(ibqp->device);
+	ud->core = core;
+	ud->mutex = mutex;
 	spin_lock_init(&ud->lock);
 	ud->state = IB_QPS_RESET;
-	kiw_rq_call(&qp->core.rq);	/* the doorbell refuses what is posted */
+	kiw_rq_call(&core->rq);	/* the doorbell refuses what is posted */
 	ud->req.sge = ud->sge;
-	ud->recv.sge = ud->sge + qp->core.sq.max_sge;
+	ud->recv.sge = ud->sge + core->sq.max_sge;
 	ud->seg_size = req->seg_size ?: KIW_RECORD_SEG_SIZE;
 	/* Peers remember messages of one that had the port before. */
 	ud->write_id = get_random_u32();
@@ -293,7 +296,7 @@ int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 		if (err)
 			goto free;
 	}
-	err = ud_make_socket(qp->dev, &ud->sock);
+	err = ud_make_socket(ud->dev, &ud->sock);
 	if (err)
 		goto close_record;
 	ud->open = true;
@@ -302,28 +305,30 @@ int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 	ip_sock_set_pktinfo(ud->sock->sk);	/* udrx_is_unicast() looks at it */
 	kiw_ud_listen(ud, ud->sock);
 	ud_prepare(ud);
-	qp->ud = ud;
-	err = ud_bind(ud->sock, qp->dev, req->udp_port);
+	err = ud_bind(ud->sock, ud->dev, req->udp_port);
 	/* With it, one QP would keep all others of the namespace out of groups. */
-	if (!err && ntohs(inet_sk(ud->sock->sk)->inet_sport) == kiw_ud_group_port())
+	if (!err && kiw_ud_port(ud) == kiw_ud_group_port())
 		err = -EADDRINUSE;
 	if (err) {
-		kiw_ud_close(qp);
-		return kiw_ud_error(err);
+		kiw_ud_close(ud);
+		return ERR_PTR(kiw_ud_error(err));
 	}
-	return ntohs(inet_sk(ud->sock->sk)->inet_sport);
+	return ud;
 
 close_record:
 	kiw_ud_record_close(ud);
 free:
 	kfree(ud);
-	return kiw_ud_error(err);
+	return ERR_PTR(kiw_ud_error(err));
 }
 
-void kiw_ud_close(struct kiw_qp *qp)
+u16 kiw_ud_port(const struct kiw_ud *ud)
 {
-	struct kiw_ud *ud = qp->ud;
+	return ntohs(inet_sk(ud->sock->sk)->inet_sport);
+}
 
+void kiw_ud_close(struct kiw_ud *ud)
+{
 	WARN_ON_ONCE(!list_empty(&ud->groups));
 	spin_lock_bh(&ud->lock);
 	ud->open = false;
@@ -333,7 +338,6 @@ void kiw_ud_close(struct kiw_qp *qp)
 	WRITE_ONCE(ud->sock->sk->sk_write_space, ud->saved_write_space);
 	kiw_ud_unlisten(ud->sock);
 	kiw_ud_record_close(ud);
-	qp->ud = NULL;
 	kiw_batch_free(&ud->train.batch);
 	kfree_rcu(ud, rcu);
 }
@@ -377,10 +381,10 @@ static int ud_change(struct kiw_ud *ud, const struct ib_qp_attr *attr, int mask)
 		WRITE_ONCE(ud->qkey, RDMA_UDP_QKEY);
 	if (to == IB_QPS_RESET) {
 		kiw_ud_record_forget(ud);
-		kiw_rq_forget(&ud->qp->core.rq);
-		kiw_rq_call(&ud->qp->core.rq);	/* the doorbell refuses what is posted */
+		kiw_rq_forget(&ud->core->rq);
+		kiw_rq_call(&ud->core->rq);	/* the doorbell refuses what is posted */
 	} else if (from == IB_QPS_RESET) {
-		kiw_rq_open(&ud->qp->core.rq);
+		kiw_rq_open(&ud->core->rq);
 	}
 	if (to == IB_QPS_ERR)
 		ud_enter_error(ud);
@@ -392,48 +396,46 @@ unlock:
 	return ret;
 }
 
-int kiw_ud_modify(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
+int kiw_ud_modify(struct kiw_ud *ud, const struct ib_qp_attr *attr, int mask)
 {
-	struct kiw_ud *ud = qp->ud;
 	int ret;
 
-	mutex_lock(&qp->mutex);
+	mutex_lock(ud->mutex);
 	ret = ud_change(ud, attr, mask);
 	if (!ret && READ_ONCE(ud->state) == IB_QPS_ERR) {
 		ud_flush(ud);
 	} else if (!ret && READ_ONCE(ud->state) == IB_QPS_RESET) {
 		kiw_ud_unsend(ud);
-		kiw_sq_forget(&qp->core.sq);
-		kiw_sq_flag(&qp->core.sq, 0);
+		kiw_sq_forget(&ud->core->sq);
+		kiw_sq_flag(&ud->core->sq, 0);
 	}
-	mutex_unlock(&qp->mutex);
+	mutex_unlock(ud->mutex);
 	return ret;
 }
 
-void kiw_ud_query(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
+void kiw_ud_query(const struct kiw_ud *ud, struct ib_qp_attr *attr, int mask)
 {
-	attr->qp_state = READ_ONCE(qp->ud->state);
+	attr->qp_state = READ_ONCE(ud->state);
 	attr->cur_qp_state = attr->qp_state;
 	/* RDMA core asks with an empty mask for every user that lists resources. */
 	if (mask & IB_QP_QKEY)
-		attr->qkey = READ_ONCE(qp->ud->qkey);
+		attr->qkey = READ_ONCE(ud->qkey);
 	if (mask & IB_QP_SQ_PSN)
-		attr->sq_psn = READ_ONCE(qp->ud->sq_psn);
+		attr->sq_psn = READ_ONCE(ud->sq_psn);
 }
 
-int kiw_ud_doorbell(struct kiw_qp *qp, bool send)
+int kiw_ud_doorbell(struct kiw_ud *ud, bool send)
 {
-	struct kiw_ud *ud = qp->ud;
 	int ret = 0;
 
-	mutex_lock(&qp->mutex);
+	mutex_lock(ud->mutex);
 	if (READ_ONCE(ud->state) == IB_QPS_ERR)
 		ud_flush(ud);
 	else if (send && READ_ONCE(ud->state) == IB_QPS_RTS)
 		ud_send(ud);
 	else if (send || READ_ONCE(ud->state) == IB_QPS_RESET)
 		ret = -EINVAL;
-	mutex_unlock(&qp->mutex);
+	mutex_unlock(ud->mutex);
 	return ret;
 }
 

@@ -21,16 +21,17 @@
 #define KIWARP_UD_H
 
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/net.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
 #include "batch.h"
-#include "session/rq.h"
-#include "session/sq.h"
+#include "types.h"
+#include "session/session.h"
 
-struct kiw_qp;
+struct kiw_device;
 struct kiw_ud_records;
 
 /* Datagrams that one caller sends, before the rest is left to the work */
@@ -54,7 +55,10 @@ struct kiw_ud_train {
 
 /**
  * struct kiw_ud - what a datagram QP has in place of a stream; see above for what protects what
- * @qp: queue pair
+ * @ibqp: queue pair
+ * @dev: its device
+ * @core: its queues
+ * @mutex: kiw_qp.mutex
  * @sock: UDP socket
  * @own: its part of UDP, to tell it from those of groups; never followed
  * @lock: see above
@@ -81,7 +85,10 @@ struct kiw_ud_train {
  * @sge: for @req and @recv
  */
 struct kiw_ud {
-	struct kiw_qp		*qp;
+	struct ib_qp		*ibqp;
+	struct kiw_device	*dev;
+	struct kiw_core		*core;
+	struct mutex		*mutex;
 	struct socket		*sock;
 	const struct sock	*own;
 	spinlock_t		lock;
@@ -111,30 +118,36 @@ struct kiw_ud {
 
 /**
  * kiw_ud_open() - give a new QP its socket
- * @qp: QP; all but its number is set
+ * @ibqp: QP; all but its number is set
+ * @core: its queues
+ * @mutex: see above
  * @req: what the process asks for
  *
- * Return: the port, or a negative errno.
+ * Return: the QP's part, or a negative errno.
  */
-int kiw_ud_open(struct kiw_qp *qp, const struct kiw_create_qp_req *req);
+struct kiw_ud *kiw_ud_open(struct ib_qp *ibqp, struct kiw_core *core, struct mutex *mutex,
+			   const struct kiw_create_qp_req *req);
+
+/** kiw_ud_port() - UDP port of a QP, which is its number */
+u16 kiw_ud_port(const struct kiw_ud *ud);
 
 /** kiw_ud_close() - take the socket away; no callback uses the QP any more; may sleep */
-void kiw_ud_close(struct kiw_qp *qp);
+void kiw_ud_close(struct kiw_ud *ud);
 
 /** kiw_ud_modify() - the verb; see struct ib_device_ops */
-int kiw_ud_modify(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
+int kiw_ud_modify(struct kiw_ud *ud, const struct ib_qp_attr *attr, int mask);
 
 /** kiw_ud_query() - add what datagrams have to the attributes of a QP; secrets that @mask names */
-void kiw_ud_query(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask);
+void kiw_ud_query(const struct kiw_ud *ud, struct ib_qp_attr *attr, int mask);
 
 /**
  * kiw_ud_doorbell() - look at a ring
- * @qp: QP
+ * @ud: QP's part
  * @send: at the send ring, else at the receive ring
  *
  * Return: 0, or -EINVAL when nothing may be sent in this state.
  */
-int kiw_ud_doorbell(struct kiw_qp *qp, bool send);
+int kiw_ud_doorbell(struct kiw_ud *ud, bool send);
 
 /** kiw_ud_error() - an errno of sockets, which have several for want of memory, as verbs has it */
 static inline int kiw_ud_error(int err)

@@ -10,7 +10,6 @@
 #include <net/route.h>
 
 #include "compat.h"
-#include "qp.h"
 #include "ud.h"
 #include "ud_path.h"
 
@@ -95,7 +94,7 @@ static int group_bind_ipv6(struct socket *sock, u16 port, const struct in6_addr 
 static int group_open(struct kiw_ud *ud, struct ud_group *group, u16 port)
 {
 	bool four = group_is_ipv4(&group->gid);
-	struct kiw_device *dev = ud->qp->dev;
+	struct kiw_device *dev = ud->dev;
 	struct in6_addr addr;
 	int err;
 
@@ -122,12 +121,12 @@ release:
 	return err;
 }
 
-static struct ud_group *group_find(struct kiw_qp *qp, const union ib_gid *gid)
+static struct ud_group *group_find(struct kiw_ud *ud, const union ib_gid *gid)
 {
 	struct ud_group *group;
 
-	lockdep_assert_held(&qp->mutex);
-	list_for_each_entry(group, &qp->ud->groups, link) {
+	lockdep_assert_held(ud->mutex);
+	list_for_each_entry(group, &ud->groups, link) {
 		if (!memcmp(&group->gid, gid, sizeof(*gid)))
 			return group;
 	}
@@ -135,29 +134,28 @@ static struct ud_group *group_find(struct kiw_qp *qp, const union ib_gid *gid)
 }
 
 /* Return: whether the QP is a member already, and then for one user more. */
-static bool group_join_again(struct kiw_qp *qp, const union ib_gid *gid)
+static bool group_join_again(struct kiw_ud *ud, const union ib_gid *gid)
 {
 	struct ud_group *group;
 
-	mutex_lock(&qp->mutex);
-	group = group_find(qp, gid);
+	mutex_lock(ud->mutex);
+	group = group_find(ud, gid);
 	if (group)
 		group->users++;
-	mutex_unlock(&qp->mutex);
+	mutex_unlock(ud->mutex);
 	return group;
 }
 
 /* RDMA core attaches and detaches a QP by one thread at a time. */
-int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+int kiw_ud_join(struct kiw_ud *ud, const union ib_gid *gid)
 {
-	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct ud_group *group;
 	u16 port;
 	int err;
 
-	if (group_join_again(qp, gid))
+	if (group_join_again(ud, gid))
 		return 0;
-	if (!kiw_count_up(&qp->dev->num_group, KIW_MAX_GROUP))
+	if (!kiw_count_up(&ud->dev->num_group, KIW_MAX_GROUP))
 		return -ENOMEM;
 	group = kzalloc(sizeof(*group), GFP_KERNEL_ACCOUNT);
 	if (!group) {
@@ -167,46 +165,45 @@ int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	group->gid = *gid;
 	group->users = 1;
 	port = kiw_ud_group_port_hold();
-	err = group_open(qp->ud, group, port);
+	err = group_open(ud, group, port);
 	if (err)
 		goto release;
-	mutex_lock(&qp->mutex);
-	list_add(&group->link, &qp->ud->groups);
-	mutex_unlock(&qp->mutex);
+	mutex_lock(ud->mutex);
+	list_add(&group->link, &ud->groups);
+	mutex_unlock(ud->mutex);
 	return 0;
 
 release:
 	if (err == -EADDRINUSE)
-		ibdev_warn_ratelimited(&qp->dev->ibdev,
+		ibdev_warn_ratelimited(&ud->dev->ibdev,
 				       "no membership of %pI6c: a socket that is none of a member has UDP port %u, see \"ss -ulnp\"\n",
 				       gid->raw, port);
 	kiw_ud_group_port_release();
 	kfree(group);
 uncount:
-	atomic_dec(&qp->dev->num_group);
+	atomic_dec(&ud->dev->num_group);
 	return kiw_ud_error(err);
 }
 
-int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+int kiw_ud_leave(struct kiw_ud *ud, const union ib_gid *gid)
 {
-	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct ud_group *group;
 	bool last = false;
 
-	mutex_lock(&qp->mutex);
-	group = group_find(qp, gid);
+	mutex_lock(ud->mutex);
+	group = group_find(ud, gid);
 	if (group && !--group->users) {
 		list_del(&group->link);
 		last = true;
 	}
-	mutex_unlock(&qp->mutex);
+	mutex_unlock(ud->mutex);
 	if (!group)
 		return -EINVAL;
 	if (last) {
 		kiw_ud_unlisten(group->sock);
 		kiw_ud_group_port_release();
 		kfree(group);
-		atomic_dec(&qp->dev->num_group);
+		atomic_dec(&ud->dev->num_group);
 	}
 	return 0;
 }

@@ -11,11 +11,20 @@
 
 #include <rdma/ib_verbs.h>
 
-/*
- * Verbs; see struct ib_device_ops. RDMA core attaches no QP twice to a group by one LID, and
- * detaches all that go.
+struct kiw_ud;
+
+/**
+ * kiw_ud_join() - make a QP a member of a group
+ * @ud: QP's part; RDMA core lets one thread at a time join or leave
+ * @gid: the group
+ *
+ * A QP that is a member already, by another LID, has one membership more and gets one copy.
+ *
+ * Return: 0; -ENOMEM; -EADDRINUSE when another socket has the port of groups; or what IP says.
  */
-int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
-int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
+int kiw_ud_join(struct kiw_ud *ud, const union ib_gid *gid);
+
+/** kiw_ud_leave() - end a membership; -EINVAL if there is none. RDMA core ends all that go */
+int kiw_ud_leave(struct kiw_ud *ud, const union ib_gid *gid);
 
 #endif /* KIWARP_UD_GROUP_H */

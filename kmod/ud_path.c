@@ -9,7 +9,6 @@
 #include <net/sock.h>
 
 #include "gid.h"
-#include "qp.h"
 #include "ud.h"
 
 /* Protects what follows. Readers of the port need it only for a membership. */
@@ -108,7 +107,7 @@ static void path_ipv6(struct kiw_ud_path *path, u16 port, int ifindex,
 
 bool kiw_ud_path(const struct kiw_ud *ud, const struct kiw_ud_dest *dest, struct kiw_ud_path *path)
 {
-	struct kiw_device *dev = ud->qp->dev;
+	struct kiw_device *dev = ud->dev;
 	struct in6_addr from, to;
 	u32 port = dest->qpn;
 
@@ -152,7 +151,7 @@ u32 kiw_ud_path_room(const struct kiw_ud *ud, const struct kiw_ud_dest *dest)
 	bool four = ipv6_addr_v4mapped((const struct in6_addr *)dest->dgid);
 	u32 ip = four ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
 	u32 headers = ip + sizeof(struct udphdr);
-	const struct kiw_device *dev = ud->qp->dev;
+	const struct kiw_device *dev = ud->dev;
 	const struct net_device *ndev;
 	u32 mtu = 0;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "ud_place.h"
 
-#include "ud_rx.h"
 #include "proto/dgram.h"
 
 void kiw_ud_source_open(struct kiw_ud_source *src, const struct kiw_ud_packet *packet,

@@ -9,7 +9,22 @@
 
 struct kiw_dgram;
 struct kiw_owner;
-struct kiw_ud_packet;
+
+/**
+ * struct kiw_ud_packet - a datagram that has arrived
+ * @skb: what it came in, from behind its UDP header on
+ * @from: where it begins there: UDP gives the datagrams of a train in one
+ * @len: its bytes, with the CRC at their end
+ * @own: it came to the QP by its own number, not by a group
+ * @use: of the region that the one before it was placed in
+ */
+struct kiw_ud_packet {
+	struct sk_buff		*skb;
+	u32			from;
+	u32			len;
+	bool			own;
+	struct kiw_region_use	*use;
+};
 
 /**
  * struct kiw_ud_source - the bytes to place; on the stack
@@ -43,7 +58,7 @@ static inline void kiw_ud_source_close(struct kiw_ud_source *src)
 
 /**
  * kiw_ud_place() - copy the next bytes into a region
- * @qp: QP, held
+ * @owner: the QP's, which is held
  * @src: source with @n bytes at least
  * @stag: region
  * @access: IB_ACCESS_* that is needed

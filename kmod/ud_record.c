@@ -22,10 +22,8 @@
 
 #include "compat.h"
 #include "cq.h"
-#include "qp.h"
 #include "ud.h"
 #include "ud_place.h"
-#include "ud_rx.h"
 #include "proto/dgram.h"
 #include "proto/record.h"
 
@@ -202,14 +200,14 @@ static void record_end(struct kiw_ud_records *rs, struct record_slot *slot)
 
 static struct kiw_cq *record_cq(const struct kiw_ud *ud)
 {
-	return to_kiw_cq(ud->qp->ibqp.recv_cq);
+	return ud->core->rq.cq;
 }
 
 /* Room for the completion was kept. Return: as kiw_cq_add(). */
 static bool record_report(struct kiw_ud *ud, const struct record_key *key,
 			  const struct kiw_record *r, enum ib_wc_status status)
 {
-	const struct kiw_qp *qp = ud->qp;
+	const struct kiw_owner *own = &ud->core->own;
 	union {
 		struct kiw_cqe		cqe[RECORD_CQES];
 		struct {
@@ -218,8 +216,8 @@ static bool record_report(struct kiw_ud *ud, const struct record_key *key,
 		};
 	} c = {};
 
-	c.first.cookie = qp->core.own.cookie;
-	c.first.qp_num = qp->core.own.num;
+	c.first.cookie = own->cookie;
+	c.first.qp_num = own->num;
 	c.first.byte_len = r->valid;
 	c.first.wq_index = key->id;
 	c.first.src_qp = key->port;
@@ -228,7 +226,7 @@ static bool record_report(struct kiw_ud *ud, const struct record_key *key,
 	/* A sender knows nothing of what the target waits for. */
 	c.first.flags = KIW_CQE_SOLICITED;
 	c.second.addr = r->write.to;
-	c.second.cookie = qp->core.own.cookie;
+	c.second.cookie = own->cookie;
 	kiw_record_map(r, (u64 *)c.second.map);
 	c.second.opcode = KIW_WR_RECORD;
 	c.second.status = status;
@@ -251,7 +249,7 @@ static void record_report_late(struct kiw_ud_records *rs, bool all, enum ib_wc_s
 		    (!all && time_before(jiffies, slot->deadline)))
 			continue;
 		if (!all)
-			kiw_stat_inc(&rs->ud->qp->dev->stats, KIW_STAT_UD_RECORD_TIMEOUTS);
+			kiw_stat_inc(&rs->ud->dev->stats, KIW_STAT_UD_RECORD_TIMEOUTS);
 		/* A queue that is dead has told so. */
 		record_report(rs->ud, &slot->key, &slot->record, status);
 		record_end(rs, slot);
@@ -297,14 +295,14 @@ void kiw_ud_record_forget(struct kiw_ud *ud)
 
 static bool record_drop(struct kiw_ud *ud, enum kiw_stat why)
 {
-	kiw_stat_inc(&ud->qp->dev->stats, why);
+	kiw_stat_inc(&ud->dev->stats, why);
 	return true;
 }
 
 /* May the peer write to all of the message? One without bytes needs a region, too. */
 static bool record_may_write(const struct kiw_ud *ud, const struct kiw_dgram_write *w)
 {
-	return !kiw_region_check(&ud->qp->core.own, w->stag, IB_ACCESS_REMOTE_WRITE, w->to,
+	return !kiw_region_check(&ud->core->own, w->stag, IB_ACCESS_REMOTE_WRITE, w->to,
 				 w->length);
 }
 
@@ -317,12 +315,12 @@ static bool record_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 	if (!d->payload_len)
 		return record_may_write(ud, &d->write);
 	kiw_ud_source_open(&src, packet, d);
-	fault = kiw_ud_place(&ud->qp->core.own, &src, d->write.stag, IB_ACCESS_REMOTE_WRITE,
+	fault = kiw_ud_place(&ud->core->own, &src, d->write.stag, IB_ACCESS_REMOTE_WRITE,
 			     d->write.to + d->offset, d->payload_len);
 	kiw_ud_source_close(&src);
 	if (fault)
 		return false;
-	kiw_traffic_received(&ud->qp->dev->stats, packet->len, 1);
+	kiw_traffic_received(&ud->dev->stats, packet->len, 1);
 	return true;
 }
 

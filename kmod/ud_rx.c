@@ -12,7 +12,6 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 
-#include "qp.h"
 #include "srq.h"
 #include "ud.h"
 #include "ud_place.h"
@@ -131,7 +130,7 @@ static bool udrx_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 	/* In front of the message */
 	src.p = (const u8 *)&grh;
 	src.n = KIW_GRH_LEN;
-	placed = udrx_to_list(&ud->qp->core.own, &src, ud->recv.sge, KIW_GRH_LEN + d->payload_len);
+	placed = udrx_to_list(&ud->core->own, &src, ud->recv.sge, KIW_GRH_LEN + d->payload_len);
 	kiw_ud_source_close(&src);
 	return placed;
 }
@@ -142,7 +141,7 @@ static bool udrx_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 static bool udrx_complete(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 			  const struct kiw_dgram *d)
 {
-	struct kiw_stats *stats = &ud->qp->dev->stats;
+	struct kiw_stats *stats = &ud->dev->stats;
 	struct kiw_recv_req *recv = &ud->recv;
 	struct kiw_received received = {
 		.len = KIW_GRH_LEN + d->payload_len,
@@ -154,31 +153,30 @@ static bool udrx_complete(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 
 	if (received.len > recv->room) {
 		kiw_stat_inc(stats, KIW_STAT_UD_TOO_LONG);
-		return kiw_rq_fail(&ud->qp->core.rq, recv, IB_WC_LOC_LEN_ERR);
+		return kiw_rq_fail(&ud->core->rq, recv, IB_WC_LOC_LEN_ERR);
 	}
 	if (!udrx_place(ud, packet, d)) {
 		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
-		return kiw_rq_fail(&ud->qp->core.rq, recv, IB_WC_LOC_PROT_ERR);
+		return kiw_rq_fail(&ud->core->rq, recv, IB_WC_LOC_PROT_ERR);
 	}
 	kiw_traffic_received(stats, packet->len, 1);
 	received.from = ntohs(udp_hdr(packet->skb)->source);
-	return kiw_rq_complete(&ud->qp->core.rq, recv, &received);
+	return kiw_rq_complete(&ud->core->rq, recv, &received);
 }
 
 static enum kiw_take udrx_take(struct kiw_ud *ud)
 {
-	struct kiw_qp *qp = ud->qp;
-	enum kiw_take take = kiw_rq_take(&qp->core.rq, &ud->recv);
+	enum kiw_take take = kiw_rq_take(&ud->core->rq, &ud->recv);
 
-	if (take == KIW_TAKE_NONE && qp->ibqp.srq)
-		take = kiw_srq_take(to_kiw_srq(qp->ibqp.srq), NULL, &ud->recv);
+	if (take == KIW_TAKE_NONE && ud->ibqp->srq)
+		take = kiw_srq_take(to_kiw_srq(ud->ibqp->srq), NULL, &ud->recv);
 	return take;
 }
 
 static bool udrx_deliver(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 			 const struct kiw_dgram *d)
 {
-	struct kiw_stats *stats = &ud->qp->dev->stats;
+	struct kiw_stats *stats = &ud->dev->stats;
 
 	lockdep_assert_held(&ud->lock);
 	if (ud->state != IB_QPS_RTR && ud->state != IB_QPS_RTS) {
@@ -195,7 +193,7 @@ static bool udrx_deliver(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 		return true;
 	}
 	/* The program couldn't be told of immediate data. */
-	if (d->has_imm && !(ud->qp->caps & KIW_CAP_IMM)) {
+	if (d->has_imm && !(ud->core->caps & KIW_CAP_IMM)) {
 		kiw_stat_inc(stats, KIW_STAT_UD_MALFORMED);
 		return true;
 	}
@@ -206,7 +204,7 @@ static bool udrx_deliver(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 		return udrx_complete(ud, packet, d);
 	case KIW_TAKE_BAD:
 		kiw_stat_inc(stats, KIW_STAT_UD_BAD_RECEIVES);
-		return kiw_rq_fail(&ud->qp->core.rq, &ud->recv, IB_WC_LOC_QP_OP_ERR);
+		return kiw_rq_fail(&ud->core->rq, &ud->recv, IB_WC_LOC_QP_OP_ERR);
 	case KIW_TAKE_RING:
 		kiw_stat_inc(stats, KIW_STAT_RING_ERRORS);
 		return false;
@@ -231,7 +229,7 @@ static bool udrx_receive(struct kiw_ud *ud, const struct kiw_ud_packet *packet)
 	if (dropped == KIW_STAT_NUM)
 		whole = udrx_deliver(ud, packet, &d);
 	else
-		kiw_stat_inc(&ud->qp->dev->stats, dropped);
+		kiw_stat_inc(&ud->dev->stats, dropped);
 out:
 	spin_unlock(&ud->lock);
 	return whole;

@@ -5,25 +5,8 @@
 
 #include <linux/types.h>
 
-struct kiw_region_use;
 struct kiw_ud;
 struct sk_buff;
-
-/**
- * struct kiw_ud_packet - a datagram that has arrived
- * @skb: what it came in, from behind its UDP header on
- * @from: where it begins there: UDP gives the datagrams of a train in one
- * @len: its bytes, with the CRC at their end
- * @own: it came to the QP by its own number, not by a group
- * @use: of the region that the one before it was placed in
- */
-struct kiw_ud_packet {
-	struct sk_buff		*skb;
-	u32			from;
-	u32			len;
-	bool			own;
-	struct kiw_region_use	*use;
-};
 
 /**
  * kiw_ud_receive() - judge datagrams, place them and complete receive requests

@@ -16,7 +16,6 @@
 
 #include "session/builder.h"
 #include "session/cqe.h"
-#include "qp.h"
 #include "ud.h"
 #include "ud_path.h"
 #include "proto/dgram.h"
@@ -127,7 +126,7 @@ static int udtx_build(struct kiw_ud *ud, const u8 *hdr, u32 hdr_len, u32 payload
 {
 	struct kiw_builder f = {
 		.batch = &ud->train.batch,
-		.owner = &ud->qp->core.own,
+		.owner = &ud->core->own,
 		.gfp = ud->sock->sk->sk_allocation,
 	};
 	int ret;
@@ -219,7 +218,7 @@ static int udtx_add(struct kiw_ud *ud)
 /* Fill the train from the ring. Return: KIW_UD_SENT_SOME if there may be more in it. */
 static enum kiw_ud_sent udtx_fill(struct kiw_ud *ud)
 {
-	struct kiw_sq *sq = &ud->qp->core.sq;
+	struct kiw_sq *sq = &ud->core->sq;
 	int status = IB_WC_SUCCESS;
 
 	while (status == IB_WC_SUCCESS) {
@@ -234,7 +233,7 @@ static enum kiw_ud_sent udtx_fill(struct kiw_ud *ud)
 				kiw_sq_done(sq, ud->req.index, IB_WC_LOC_QP_OP_ERR);
 				return KIW_UD_SENT_SOME;
 			case KIW_TAKE_RING:
-				kiw_stat_inc(&ud->qp->dev->stats, KIW_STAT_RING_ERRORS);
+				kiw_stat_inc(&ud->dev->stats, KIW_STAT_RING_ERRORS);
 				return KIW_UD_SENT_BROKEN;
 			}
 		}
@@ -268,7 +267,7 @@ static int udtx_hand_over(struct kiw_ud *ud, struct kiw_ud_path *path, u32 n)
 	ret = sock_sendmsg(ud->sock, &msg);
 	if (ret < 0)
 		return ret == -ENOBUFS ? -ENOMEM : ret;	/* so UDP says, too */
-	kiw_traffic_sent(&ud->qp->dev->stats, n, 0, DIV_ROUND_UP(n, ud->train.size));
+	kiw_traffic_sent(&ud->dev->stats, n, 0, DIV_ROUND_UP(n, ud->train.size));
 	b->sent += n;
 	return 0;
 }
@@ -316,7 +315,7 @@ static int udtx_push(struct kiw_ud *ud)
  */
 static void udtx_train_end(struct kiw_ud *ud, int status)
 {
-	struct kiw_sq *sq = &ud->qp->core.sq;
+	struct kiw_sq *sq = &ud->core->sq;
 	u32 i, end;
 
 	if (status != IB_WC_SUCCESS && ud->write_done)
@@ -331,7 +330,7 @@ static void udtx_train_end(struct kiw_ud *ud, int status)
 
 void kiw_ud_unsend(struct kiw_ud *ud)
 {
-	lockdep_assert_held(&ud->qp->mutex);
+	lockdep_assert_held(ud->mutex);
 	kiw_batch_clear(&ud->train.batch);
 	udtx_req_end(ud);
 }
@@ -376,7 +375,7 @@ static enum kiw_ud_sent udtx_next(struct kiw_ud *ud, int *budget)
 
 static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
 {
-	struct kiw_sq *sq = &ud->qp->core.sq;
+	struct kiw_sq *sq = &ud->core->sq;
 	enum kiw_ud_sent sent = KIW_UD_SENT_SOME;
 
 	WRITE_ONCE(ud->stalled, false);
@@ -384,7 +383,7 @@ static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
 	while (sent == KIW_UD_SENT_SOME && budget > 0) {
 		sent = udtx_next(ud, &budget);
 		if (sq->next - sq->done >= KIW_CQE_BATCH || sent != KIW_UD_SENT_SOME) {
-			if (!kiw_sq_complete(&ud->qp->core.sq))
+			if (!kiw_sq_complete(&ud->core->sq))
 				return KIW_UD_SENT_BROKEN;
 		}
 		if (sent == KIW_UD_SENT_ALL && kiw_sq_rest(sq)) {
@@ -402,7 +401,7 @@ enum kiw_ud_sent kiw_ud_send(struct kiw_ud *ud, int budget)
 	enum kiw_ud_sent sent = KIW_UD_SENT_STARVED;
 	struct kiw_batch *b = &ud->train.batch;
 
-	lockdep_assert_held(&ud->qp->mutex);
+	lockdep_assert_held(ud->mutex);
 	if (kiw_batch_begin(b, ud->sock->sk->sk_allocation))
 		sent = udtx_run(ud, budget);
 	kiw_batch_end(b);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The verbs that differ by the kind of a queue pair, and those of consumers in the kernel */
+/* Verbs that differ by the kind of a queue pair, and those of consumers in the kernel */
 #include "verbs.h"
 
 #include "cm_number.h"
 #include "qp.h"
 #include "ud.h"
+#include "ud_group.h"
 
 int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
@@ -12,7 +13,7 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
-	return kiw_qp_is_ud(qp) ? kiw_ud_modify(qp, attr, mask) : kiw_number_modify(qp, attr, mask);
+	return kiw_qp_is_ud(qp) ? kiw_ud_modify(qp->ud, attr, mask) : kiw_number_modify(qp, attr, mask);
 }
 
 /* The doorbell of a process: its requests are in the ring. */
@@ -20,7 +21,7 @@ static int verbs_ring(struct ib_qp *ibqp, bool send)
 {
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 
-	return kiw_qp_is_ud(qp) ? kiw_ud_doorbell(qp, send) : kiw_qp_doorbell(qp, send);
+	return kiw_qp_is_ud(qp) ? kiw_ud_doorbell(qp->ud, send) : kiw_qp_doorbell(qp, send);
 }
 
 int kiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
@@ -39,6 +40,16 @@ int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct 
 		return -EOPNOTSUPP;
 	}
 	return verbs_ring(ibqp, false);
+}
+
+int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	return kiw_ud_join(to_kiw_qp(ibqp)->ud, gid);
+}
+
+int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	return kiw_ud_leave(to_kiw_qp(ibqp)->ud, gid);
 }
 
 /*

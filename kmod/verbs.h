@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The verbs that differ by the kind of a queue pair, and those of consumers in the kernel */
+/* Verbs that differ by the kind of a queue pair, and those of consumers in the kernel */
 #ifndef KIWARP_VERBS_H
 #define KIWARP_VERBS_H
 
@@ -9,6 +9,8 @@
 int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
 int kiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
 int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
+int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
+int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 struct ib_mr *kiw_get_dma_mr(struct ib_pd *pd, int access);
 int kiw_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
 int kiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);

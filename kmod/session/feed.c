@@ -15,7 +15,7 @@ static void feed_first(struct kiw_session *s)
 	kiw_carrier_established(s);
 }
 
-void kiw_session_start(struct kiw_session *s, u32 seq, u32 caps, bool first)
+void kiw_session_start(struct kiw_session *s, u32 seq, bool first)
 {
 	s->async = IB_EVENT_QP_FATAL;
 	s->rx_first = true;
@@ -24,7 +24,7 @@ void kiw_session_start(struct kiw_session *s, u32 seq, u32 caps, bool first)
 	if (first && s->neg.p2p)
 		s->tx.rtr = s->neg.rtr;
 	kiw_receive_init(&s->rx, seq, s->neg.crc, s->neg.markers_rx,
-			 s->neg.ext ? caps & KIW_ARRIVE_CAPS : 0);
+			 s->neg.ext ? s->core->caps & KIW_ARRIVE_CAPS : 0);
 	kiw_session_event(s, KIW_EV_CONNECTED);
 }
 

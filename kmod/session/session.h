@@ -47,6 +47,7 @@ struct kiw_manner {
  * @state: enum kiw_qp_state, of RDMAC's verbs; shown to users at any time
  * @shown: IB_QPS_RESET to IB_QPS_RTS, what a QP is shown as before it is connected, and after that
  *	as long as it is RTR
+ * @caps: KIW_CAP_* that the process's provider knows: no other message of a peer is taken
  * @flush: enum ib_wc_status, how the oldest request ends that is flushed; the others end with
  *	IB_WC_WR_FLUSH_ERR
  * @ird: Reads that the peer may have outstanding, as negotiated
@@ -59,6 +60,7 @@ struct kiw_core {
 	const struct kiw_manner		*manner;
 	u8				state;
 	u8				shown;
+	u8				caps;
 	u8				flush;
 	u16				ird;
 	u16				ord;
@@ -109,10 +111,9 @@ struct kiw_session {
  * kiw_session_start() - the queue pair begins to work on a session
  * @s: zeroed, but for @core, @neg and the memory of @tx and @recv; held
  * @seq: number of the first byte that the source will have
- * @caps: KIW_CAP_* that the queue pair's process knows
  * @first: this side may send first
  */
-void kiw_session_start(struct kiw_session *s, u32 seq, u32 caps, bool first);
+void kiw_session_start(struct kiw_session *s, u32 seq, bool first);
 
 /**
  * kiw_session_event() - carry out a transition of the queue pair

@@ -404,7 +404,8 @@ Side::Side(int fd, const Terms &terms, std::uint32_t num, const kiw_manner &mann
 	s.neg.ord = terms.ord;
 	if (kiw_reads_init(&s.tx.reads_out, &s.tx.reads_in, terms.ord, terms.ird, 4, nullptr, 0))
 		throw std::bad_alloc();
-	kiw_session_start(&s, 0, KIW_CAP_IMM | KIW_CAP_ATOMIC, terms.first);
+	core.caps = KIW_CAP_IMM | KIW_CAP_ATOMIC;
+	kiw_session_start(&s, 0, terms.first);
 }
 
 Side::~Side()
