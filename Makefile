@@ -112,7 +112,7 @@ guest-install:
 		-exec install -t $(DESTDIR)/usr/lib/kiwarp/tests {} +; fi
 
 dkms_files := Makefile Kbuild VERSION LICENSES scripts/probe-kernel kmod/Kbuild \
-	$(wildcard kmod/*.[ch] kmod/session/*.[ch] kmod/proto/*.[ch] uapi/*.h)
+	$(wildcard kmod/*.[ch] $(foreach folder,cm ud session proto,kmod/$(folder)/*.[ch]) uapi/*.h)
 
 ## dkms-install: the module's source into DKMS, which builds it for each kernel; anew where it has the same version already
 .PHONY: dkms-install
@@ -146,7 +146,7 @@ CHECKPATCH ?= $(firstword $(wildcard $(KDIR)/scripts/checkpatch.pl $(KDIR)/sourc
 checkpatch_options := --no-tree --strict --terse --no-summary --show-types --max-line-length=100 \
 	--ignore FILE_PATH_CHANGES,SPDX_LICENSE_TAG,EMBEDDED_FILENAME,ALLOC_WITH_SIZEOF,BIT_MACRO,UNCOMMENTED_DEFINITION
 # trace.h is written in the macros of tracepoints, and session/os.h is C of user space.
-kernel_files := $(filter-out kmod/config.h kmod/trace.h kmod/session/os.h,$(wildcard kmod/*.[ch] kmod/session/*.[ch] kmod/proto/*.[ch] uapi/*.h tests/kunit/*.[ch] tests/bench/modules/*.[ch] tests/guest/plant/*.c tests/life/late/*.c tests/life/sockets/*.c))
+kernel_files := $(filter-out kmod/config.h kmod/trace.h kmod/session/os.h,$(wildcard kmod/*.[ch] $(foreach folder,cm ud session proto,kmod/$(folder)/*.[ch]) uapi/*.h tests/kunit/*.[ch] tests/bench/modules/*.[ch] tests/guest/plant/*.c tests/life/late/*.c tests/life/sockets/*.c))
 cxx_files := $(shell find provider tests \( -name '*.cpp' -o -name '*.hpp' \) 2>/dev/null)
 
 ## style: checkpatch on the kernel code, clang-format and clang-tidy on the C++

@@ -75,18 +75,6 @@ static void attach_window(struct kiw_stream *s, struct socket *sock)
 	WRITE_ONCE(tcp_sk(sk)->window_clamp, KIW_RX_WINDOW);
 }
 
-struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
-{
-	struct kiw_stream *s;
-
-	rcu_read_lock();
-	s = rcu_dereference(qp->stream);
-	if (s && !kref_get_unless_zero(&s->ref))
-		s = NULL;
-	rcu_read_unlock();
-	return s;
-}
-
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, struct socket *sock,
 				    const struct kiw_mpa_result *neg, bool first,
 				    void (*attached)(struct kiw_qp *qp))

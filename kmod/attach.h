@@ -20,7 +20,10 @@ struct socket;
 bool kiw_sock_taken(const struct sock *sk);
 
 /** kiw_stream_of() - take a reference to the stream of a QP; NULL when it has none */
-struct kiw_stream *kiw_stream_of(struct kiw_qp *qp);
+static inline struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
+{
+	return kiw_stream_find(&qp->stream);
+}
 
 /**
  * kiw_stream_start() - begin full operation on a connection

@@ -15,8 +15,8 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
-#include "cm.h"
-#include "cm_number.h"
+#include "cm/cm.h"
+#include "cm/number.h"
 #include "compat.h"
 #include "context.h"
 #include "cq.h"

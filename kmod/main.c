@@ -2,12 +2,12 @@
 #include <linux/module.h>
 #include <rdma/rdma_netlink.h>
 
-#include "cm.h"
+#include "cm/cm.h"
 #include "device.h"
 #include "inbox.h"
 #include "lend.h"
 #include "stream.h"
-#include "ud.h"
+#include "ud/ud.h"
 
 static int __init kiw_init(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What an administrator may set about the connections of one link. Until then the parameter of the
- * module with the same name holds for the link; cm_param.c has both.
+ * module with the same name holds for the link; cm/param.c has both.
  */
 #ifndef KIWARP_OPTIONS_H
 #define KIWARP_OPTIONS_H

@@ -21,7 +21,7 @@
 #include "pump.h"
 #include "region.h"
 #include "srq.h"
-#include "ud.h"
+#include "ud/ud.h"
 #include "proto/ddp.h"
 
 /* IB_ACCESS_FLUSH_GLOBAL and _PERSISTENT, which not every kernel names */

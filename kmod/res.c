@@ -19,7 +19,7 @@
 #include "pump.h"
 #include "qp.h"
 #include "srq.h"
-#include "ud.h"
+#include "ud/ud.h"
 
 /* How RDMA core is to pass a value on */
 enum res_kind {

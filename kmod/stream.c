@@ -85,6 +85,18 @@ static void stream_free(struct kref *ref)
 	kfree_rcu(s, rcu);
 }
 
+struct kiw_stream *kiw_stream_find(struct kiw_stream __rcu **where)
+{
+	struct kiw_stream *s;
+
+	rcu_read_lock();
+	s = rcu_dereference(*where);
+	if (s && !kref_get_unless_zero(&s->ref))
+		s = NULL;
+	rcu_read_unlock();
+	return s;
+}
+
 void kiw_stream_put(struct kiw_stream *s)
 {
 	kref_put(&s->ref, stream_free);

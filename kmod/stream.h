@@ -53,7 +53,7 @@
  * @saved_data_ready: the socket's own callbacks
  * @saved_state_change:
  * @saved_write_space:
- * @rcu: kiw_stream_of() looks before it holds a reference
+ * @rcu: kiw_stream_find() looks before it holds a reference
  * @sge: for the session's requests
  *
  * Cache lines of their own have what hardly ever changes, and what each owner of the lock writes.
@@ -96,6 +96,9 @@ struct kiw_stream {
 };
 
 void kiw_stream_put(struct kiw_stream *s);
+
+/** kiw_stream_find() - take a reference to the stream that @where points to, or NULL */
+struct kiw_stream *kiw_stream_find(struct kiw_stream __rcu **where);
 
 /** kiw_stream_of_session() - the stream that a session is part of */
 static inline struct kiw_stream *kiw_stream_of_session(struct kiw_session *s)

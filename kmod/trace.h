@@ -8,7 +8,7 @@
 
 #include <linux/tracepoint.h>
 
-#include "cm.h"
+#include "cm/cm.h"
 #include "proto/qpstate.h"
 #include "proto/verdict.h"
 #include "proto/wire.h"

@@ -17,7 +17,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "arena.h"
-#include "cm_number.h"
+#include "cm/number.h"
 #include "gid.h"
 #include "options.h"
 #include "count.h"
@@ -64,8 +64,8 @@
  * @ep_closed: the device goes, no endpoint may be made, unless it comes back elsewhere
  * @ep_count: endpoints that still exist, plus one for the device itself
  * @ep_none: completed when the last endpoint is gone
- * @port: where peers connect by QP number, see cm_port.c
- * @number: what is about to connect by QP number, see cm_number.c
+ * @port: where peers connect by QP number, see cm/port.c
+ * @number: what is about to connect by QP number, see cm/number.c
  * @num_qp: QPs that exist, at most KIW_MAX_QP
  * @num_srq: SRQs that exist, at most KIW_MAX_SRQ
  * @num_cq: CQs that exist, at most KIW_MAX_CQ

@@ -2,10 +2,10 @@
 /* Verbs that differ by the kind of a queue pair, and those of consumers in the kernel */
 #include "verbs.h"
 
-#include "cm_number.h"
+#include "cm/number.h"
 #include "qp.h"
-#include "ud.h"
-#include "ud_group.h"
+#include "ud/ud.h"
+#include "ud/group.h"
 
 int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
@@ -13,7 +13,9 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
-	return kiw_qp_is_ud(qp) ? kiw_ud_modify(qp->ud, attr, mask) : kiw_number_modify(qp, attr, mask);
+	if (kiw_qp_is_ud(qp))
+		return kiw_ud_modify(qp->ud, attr, mask);
+	return kiw_number_modify(qp, attr, mask);
 }
 
 /* The doorbell of a process: its requests are in the ring. */
@@ -53,9 +55,10 @@ int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 }
 
 /*
- * The verbs of consumers in the kernel, which can't be served yet: these three, requests that
- * are passed to a post, and what is created without a process. RDMA core offers a device that lacks one of these operations to nobody
- * but processes, and rdma_cm is a kernel consumer to it; hence they are there and refuse.
+ * The verbs of consumers in the kernel, which can't be served yet: these three, requests that are
+ * passed to a post, and what is created without a process. RDMA core offers a device that lacks one
+ * of these operations to nobody but processes, and rdma_cm is a kernel consumer to it; hence they
+ * are there and refuse.
  */
 struct ib_mr *kiw_get_dma_mr(struct ib_pd *pd, int access)
 {

@@ -4,7 +4,7 @@
  * callbacks until the stream takes over, and the start-up frames that go through them. All of it is
  * non-blocking.
  */
-#include "cm_priv.h"
+#include "priv.h"
 
 #include <linux/if_vlan.h>
 #include <linux/in.h>

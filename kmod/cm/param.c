@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What an administrator may set about the start-up and the life of connections. */
-#include "cm_priv.h"
+#include "priv.h"
 
 #include <linux/kernel.h>
 #include <linux/moduleparam.h>

@@ -17,7 +17,7 @@
 #include <net/inet_sock.h>
 #include <net/tcp_states.h>
 
-#include "cm_priv.h"
+#include "priv.h"
 
 static DEFINE_XARRAY_ALLOC1(accept_requests);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "ud_path.h"
+#include "path.h"
 
 #include <linux/moduleparam.h>
 #include <linux/netdevice.h>

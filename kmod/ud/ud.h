@@ -78,8 +78,8 @@ struct kiw_ud_train {
  * @fatal: the process is to be told that the QP is in error
  * @last: the process is to be told that the QP takes no request of an SRQ any more
  * @saved_write_space: the socket's own callback
- * @records: of Writes that arrive, if the QP is a target; see ud_record.h
- * @groups: memberships of groups, see ud_group.c; protected by kiw_qp.mutex
+ * @records: of Writes that arrive, if the QP is a target; see record.h
+ * @groups: memberships of groups, see group.c; protected by kiw_qp.mutex
  * @work: sends what a doorbell couldn't, or ends what a callback found broken
  * @rcu: callbacks may be on their way out
  * @sge: for @req and @recv

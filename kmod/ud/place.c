@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "ud_place.h"
+#include "place.h"
 
 #include "proto/dgram.h"
 

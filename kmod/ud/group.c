@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "ud_group.h"
+#include "group.h"
 
 #include <linux/igmp.h>
 #include <linux/inet.h>
@@ -11,7 +11,7 @@
 
 #include "compat.h"
 #include "ud.h"
-#include "ud_path.h"
+#include "path.h"
 
 /**
  * struct ud_group - a QP's membership of a group; protected by kiw_qp.mutex

@@ -18,10 +18,10 @@
 #include <rdma/rdma_cm_ib.h>
 
 #include "compat.h"
-#include "ud_path.h"
-#include "ud_record.h"
-#include "ud_rx.h"
-#include "ud_tx.h"
+#include "path.h"
+#include "record.h"
+#include "rx.h"
+#include "tx.h"
 
 /* Send buffer: UDP counts packets with their overhead, and the longest datagram is many of them */
 #define UD_SNDBUF_MIN (4 * 65536)

@@ -3,7 +3,7 @@
  * Endpoints on behalf of a listener: those without a complete Request, and those with one that the
  * user isn't told of yet.
  */
-#include "cm_priv.h"
+#include "priv.h"
 
 #include <net/ipv6.h>
 

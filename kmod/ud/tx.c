@@ -5,7 +5,7 @@
  * gets a train in one call, without waiting. Then the requests are complete; where datagrams get is
  * nobody's promise.
  */
-#include "ud_tx.h"
+#include "tx.h"
 
 #include <linux/ipv6.h>
 #include <linux/netdevice.h>
@@ -17,7 +17,7 @@
 #include "session/builder.h"
 #include "session/cqe.h"
 #include "ud.h"
-#include "ud_path.h"
+#include "path.h"
 #include "proto/dgram.h"
 
 /* --- one datagram --------------------------------------------------------------------------- */

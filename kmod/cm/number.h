@@ -17,7 +17,7 @@ struct kiw_qp;
 #define KIW_EARLY_BITS	8	/* of the hash of numbers */
 
 /**
- * struct kiw_port - where a device listens for connections by QP number, see cm_port.c
+ * struct kiw_port - where a device listens for connections by QP number, see port.c
  * @mutex: protects @outer, @inner and @err
  * @outer: the listener on the interface, or NULL; reference held
  * @inner: the listener for other links of the host, or NULL; reference held

@@ -13,7 +13,7 @@
 
 #include <linux/types.h>
 
-/* States of an endpoint, see cm_priv.h */
+/* States of an endpoint, see priv.h */
 enum kiw_ep_state {
 	KIW_ST_NEW,		/* the downcall that creates it isn't done */
 	KIW_ST_LISTEN,

@@ -19,7 +19,7 @@
  * namespace until the FIN is acknowledged, or for minutes, and a namespace that is deleted couldn't
  * take its device along.
  */
-#include "cm_priv.h"
+#include "priv.h"
 
 #include <linux/cred.h>
 #include <linux/tcp.h>

@@ -3,7 +3,7 @@
  * Datagrams from UDP's queue. A datagram is judged before any of it is placed: its header, its CRC,
  * then its Q_Key. One that fails is counted and dropped without an answer; the QP goes on.
  */
-#include "ud_rx.h"
+#include "rx.h"
 
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -14,8 +14,8 @@
 
 #include "srq.h"
 #include "ud.h"
-#include "ud_place.h"
-#include "ud_record.h"
+#include "place.h"
+#include "record.h"
 #include "proto/crc.h"
 #include "proto/dgram.h"
 

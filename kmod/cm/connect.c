@@ -16,7 +16,7 @@
 #include <net/inet_sock.h>
 #include <net/tcp_states.h>
 
-#include "cm_priv.h"
+#include "priv.h"
 #include "compat.h"
 #include "pump.h"
 #include "stream.h"

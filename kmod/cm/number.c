@@ -2,7 +2,7 @@
 /*
  * Connecting by queue pair number: ibv_modify_qp() to RTR names the peer's address and QP, and
  * there is no rdma_cm (proto/number.h). Of the two ends one dials, the other one's device listens
- * (cm_port.c).
+ * (port.c).
  *
  * The one that dials tries until it succeeds, its QP is destroyed, reset or in error, or the device
  * goes: its peer may be told of it much later. The one that doesn't has no endpoint until a Request
@@ -13,7 +13,7 @@
  * A QP connects once. After that it takes no Request and doesn't dial, until it is reset: what was
  * sent to it in its first connection could else be sent to it again.
  */
-#include "cm_number.h"
+#include "number.h"
 
 #include <linux/cred.h>
 #include <linux/hash.h>
@@ -22,7 +22,7 @@
 #include <net/ipv6.h>
 #include <net/tcp_states.h>
 
-#include "cm_priv.h"
+#include "priv.h"
 
 /* Pause between two attempts, in jiffies: it doubles from the first to the last */
 #define NUMBER_PAUSE_MIN 1

@@ -2,17 +2,17 @@
 /*
  * Inside of the connection manager; cm.h is its outside.
  *
- *	cm_number.c	connections by queue pair number
- *	cm_port.c	the port of a link for these
- *	cm_listen.c	listeners
- *	cm_accept.c	start-up of the responder
- *	cm_connect.c	start-up of the initiator
- *	cm_queue.c	requests that wait for their listener's user
- *	cm_ep.c		endpoints: life, what iw_cm is told, the end
- *	cm_param.c	parameters, and options of a link
- *	cm_sock.c	sockets, addresses, start-up frames in and out
+ *	number.c	connections by queue pair number
+ *	port.c	the port of a link for these
+ *	listen.c	listeners
+ *	accept.c	start-up of the responder
+ *	connect.c	start-up of the initiator
+ *	queue.c	requests that wait for their listener's user
+ *	ep.c		endpoints: life, what iw_cm is told, the end
+ *	param.c	parameters, and options of a link
+ *	sock.c	sockets, addresses, start-up frames in and out
  *
- * Each calls those below it; cm_ep.c calls the role of an endpoint by its struct kiw_ep_ops.
+ * Each calls those below it; ep.c calls the role of an endpoint by its struct kiw_ep_ops.
  *
  * An endpoint is one TCP socket and one state machine. Callbacks, timer, stream and downcalls only
  * leave events in the endpoint's inbox. Its only work item looks at the state and
@@ -310,7 +310,7 @@ static inline void kiw_ep_put(struct kiw_ep *ep)
 	kiw_inbox_put(&ep->inbox);
 }
 
-/* cm_param.c */
+/* param.c */
 void kiw_ep_config(const struct kiw_device *dev, struct kiw_startup *su);
 bool kiw_responder_sends_first(const struct kiw_device *dev);
 unsigned int kiw_keepalive_secs(const struct kiw_device *dev);
@@ -318,7 +318,7 @@ unsigned int kiw_connect_secs(const struct kiw_device *dev);
 unsigned int kiw_mpa_secs(const struct kiw_device *dev);
 enum kiw_number_mode kiw_number_mode(const struct kiw_device *dev);
 
-/* cm_ep.c */
+/* ep.c */
 struct kiw_ep *kiw_ep_create(struct kiw_device *dev, const struct kiw_ep_ops *ops);
 kuid_t kiw_payer(const struct cred *cred);
 int kiw_ep_take_sock(struct kiw_ep *ep, struct socket *sock);
@@ -336,7 +336,7 @@ void kiw_ep_closing(struct kiw_ep *ep);
 void kiw_ep_fail(struct kiw_ep *ep, int status);
 void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how);
 
-/* cm_sock.c */
+/* sock.c */
 const struct net *kiw_id_net(const struct iw_cm_id *id);
 struct net *kiw_sock_net(struct kiw_device *dev, const struct iw_cm_id *id,
 			 const struct sockaddr_storage *local);
@@ -362,33 +362,33 @@ bool kiw_ep_excess(struct kiw_ep *ep);
 int kiw_ep_push(struct kiw_ep *ep);
 int kiw_ep_pull(struct kiw_ep *ep, enum kiw_mpa_kind kind, struct kiw_mpa_frame *frame);
 
-/* cm_queue.c */
+/* queue.c */
 bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep);
 int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event);
 void kiw_listener_ready(struct kiw_ep *ep);
 void kiw_listener_leave(struct kiw_ep *ep);
 void kiw_listener_abort(struct kiw_listener *l);
 
-/* cm_accept.c */
+/* accept.c */
 extern const struct kiw_ep_ops kiw_accept_ops;
 void kiw_responder_start(struct kiw_listener *l, struct socket *sock);
 void kiw_refuse(struct kiw_ep *ep, const char *why, const void *pd, u16 pd_len);
 void kiw_reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const void *pd, u16 pd_len);
 int kiw_reply_send(struct kiw_ep *ep);
 
-/* cm_connect.c */
+/* connect.c */
 int kiw_request_compose(struct kiw_startup *su);
 int kiw_request_step(struct kiw_ep *ep, struct kiw_mpa_frame *rep);
 int kiw_dial(struct kiw_ep *ep);
 
-/* cm_listen.c */
+/* listen.c */
 struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_storage *addr,
 				       int backlog, const struct kiw_ep_ops *serves,
 				       struct iw_cm_id *id, bool anywhere);
 bool kiw_listener_hears(struct kiw_listener *l);
 void kiw_listener_end(struct kiw_listener *l);
 
-/* cm_port.c */
+/* port.c */
 /** kiw_port() - the TCP port that all hosts know */
 u16 kiw_port(void);
 

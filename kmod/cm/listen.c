@@ -14,7 +14,7 @@
 #include <net/net_namespace.h>
 #include <net/tcp_states.h>
 
-#include "cm_priv.h"
+#include "priv.h"
 #include "compat.h"
 
 /* Connections to accept before others get their turn */

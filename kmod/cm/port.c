@@ -15,7 +15,7 @@
  * One work of each device brings both to what they should be by now: the option, whether the device
  * goes, and its neighbours decide.
  */
-#include "cm_priv.h"
+#include "priv.h"
 
 #include <linux/moduleparam.h>
 #include <linux/netdevice.h>

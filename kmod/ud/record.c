@@ -6,7 +6,7 @@
  * silent one is forgotten. A stranger needs the Q_Key and an STag to forge so many, and with these
  * could write there without any late segment.
  */
-#include "ud_record.h"
+#include "record.h"
 
 #include <linux/in.h>
 #include <linux/ip.h>
@@ -23,7 +23,7 @@
 #include "compat.h"
 #include "cq.h"
 #include "ud.h"
-#include "ud_place.h"
+#include "place.h"
 #include "proto/dgram.h"
 #include "proto/record.h"
 
