@@ -79,7 +79,8 @@ u32 kiw_carrier_sent(const struct kiw_session *s);
 u32 kiw_carrier_acked(const struct kiw_session *s);
 
 /**
- * kiw_carrier_begin() - @s->tx.batch is about to be added to and pushed; kiw_carrier_end() follows
+ * kiw_carrier_begin() - the batch is about to be added to and pushed; kiw_carrier_end() follows
+ * @s: session; its tx.batch
  *
  * Return: false when there is no memory.
  */

@@ -110,9 +110,12 @@ struct kiw_tx {
 bool kiw_tx_run(struct kiw_session *s, int budget);
 
 /**
- * kiw_tx_awaits() - is there a request with TCP that isn't complete; held
+ * kiw_tx_awaits() - is there a request with TCP that isn't complete?
+ * @s: session, held
  *
  * Its buffers are lent, or its acknowledgment is awaited.
+ *
+ * Return: whether there is.
  */
 bool kiw_tx_awaits(const struct kiw_session *s);
 
