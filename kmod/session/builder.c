@@ -6,6 +6,7 @@
  */
 #include "builder.h"
 
+#include "sq.h"
 #include "../proto/crc.h"
 #include "../proto/wire.h"
 
@@ -87,6 +88,30 @@ int kiw_fpdu_begin(struct kiw_builder *f, bool markers, const void *hdr, u32 hdr
 	put_unaligned_be16(f->ulpdu_len, buf);
 	memcpy(buf + KIW_FPDU_LEN_SIZE, hdr, hdr_len);
 	return kiw_fpdu_put(f, buf, KIW_FPDU_LEN_SIZE + hdr_len);
+}
+
+int kiw_fpdu_put_request(struct kiw_builder *f, const struct kiw_send_req *req, u32 off, u32 n,
+			 enum kiw_region_fault *fault)
+{
+	const struct kiw_sge *sge = req->sge;
+	u32 part;
+	int ret;
+
+	if (req->wqe.flags & KIW_WQE_INLINE)
+		return kiw_fpdu_put(f, req->inline_data + off, n);
+	for (; n; sge++) {
+		if (off >= sge->length) {
+			off -= sge->length;
+			continue;
+		}
+		part = min(n, sge->length - off);
+		ret = kiw_fpdu_put_region(f, sge->lkey, 0, sge->addr + off, part, fault);
+		if (ret)
+			return ret;
+		off = 0;
+		n -= part;
+	}
+	return 0;
 }
 
 int kiw_fpdu_end(struct kiw_builder *f)

@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 struct kiw_loan;
+struct kiw_send_req;
 
 /**
  * struct kiw_builder - an FPDU under construction; on the stack
@@ -72,6 +73,19 @@ int kiw_fpdu_put(struct kiw_builder *f, const void *p, u32 n);
  */
 int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
 			enum kiw_region_fault *fault);
+
+/**
+ * kiw_fpdu_put_request() - append bytes of a request's payload
+ * @f: builder
+ * @req: request, of whose data or local buffers
+ * @off: first byte
+ * @n: how many, not more than the request has from there
+ * @fault: as in kiw_fpdu_put_region()
+ *
+ * Return: 0, -ENOMEM or -EFAULT.
+ */
+int kiw_fpdu_put_request(struct kiw_builder *f, const struct kiw_send_req *req, u32 off, u32 n,
+			 enum kiw_region_fault *fault);
 
 /** kiw_fpdu_end() - append PAD and CRC: the FPDU is part of the batch */
 int kiw_fpdu_end(struct kiw_builder *f);

@@ -150,31 +150,6 @@ static int message_atomic(struct kiw_session *s)
 	return 0;
 }
 
-/* Append @n bytes of the request under way, from @off. */
-static int message_put_payload(struct kiw_builder *f, const struct kiw_send_req *req, u32 off,
-			       u32 n, enum kiw_region_fault *fault)
-{
-	const struct kiw_sge *sge = req->sge;
-	u32 part;
-	int ret;
-
-	if (req->wqe.flags & KIW_WQE_INLINE)
-		return kiw_fpdu_put(f, req->inline_data + off, n);
-	for (; n; sge++) {
-		if (off >= sge->length) {
-			off -= sge->length;
-			continue;
-		}
-		part = min(n, sge->length - off);
-		ret = kiw_fpdu_put_region(f, sge->lkey, 0, sge->addr + off, part, fault);
-		if (ret)
-			return ret;
-		off = 0;
-		n -= part;
-	}
-	return 0;
-}
-
 /*
  * Add the FPDU of @hdr and the next @n bytes of the request under way.
  * Return: 1, 0 when the request has failed, or -ENOMEM.
@@ -189,7 +164,7 @@ static int message_segment(struct kiw_session *s, const u8 *hdr, u32 hdr_len, u3
 	ret = message_begin(&f, s, hdr, hdr_len, n);
 	f.loan = kiw_carrier_lend(s, tx->req.len);
 	if (!ret)
-		ret = message_put_payload(&f, &tx->req, tx->off, n, &fault);
+		ret = kiw_fpdu_put_request(&f, &tx->req, tx->off, n, &fault);
 	if (!ret)
 		ret = message_end(&f, hdr, n);
 	if (!ret) {

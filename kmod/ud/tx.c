@@ -22,33 +22,6 @@
 
 /* --- one datagram --------------------------------------------------------------------------- */
 
-/*
- * Put @n bytes of the request's payload, from @skip on, into the datagram. Return: 0, -ENOMEM or
- * -EFAULT.
- */
-static int udtx_put_payload(struct kiw_ud *ud, struct kiw_builder *f, u32 skip, u32 n)
-{
-	const struct kiw_send_req *req = &ud->req;
-	enum kiw_region_fault fault;
-	const struct kiw_sge *sge;
-	int ret = 0;
-	u32 part;
-
-	if (req->wqe.flags & KIW_WQE_INLINE)
-		return kiw_fpdu_put(f, req->inline_data + skip, n);
-	for (sge = req->sge; !ret && n; sge++) {
-		if (skip >= sge->length) {
-			skip -= sge->length;
-			continue;
-		}
-		part = min(n, sge->length - skip);
-		ret = kiw_fpdu_put_region(f, sge->lkey, 0, sge->addr + skip, part, &fault);
-		n -= part;
-		skip = 0;
-	}
-	return ret;
-}
-
 static bool udtx_is_write(const struct kiw_ud *ud)
 {
 	return ud->req.wqe.opcode == KIW_WR_WRITE;
@@ -129,11 +102,12 @@ static int udtx_build(struct kiw_ud *ud, const u8 *hdr, u32 hdr_len, u32 payload
 		.owner = &ud->core->own,
 		.gfp = ud->sock->sk->sk_allocation,
 	};
+	enum kiw_region_fault fault;
 	int ret;
 
 	ret = kiw_fpdu_begin_datagram(&f, hdr, hdr_len);
 	if (!ret)
-		ret = udtx_put_payload(ud, &f, ud->write_done, payload);
+		ret = kiw_fpdu_put_request(&f, &ud->req, ud->write_done, payload, &fault);
 	if (!ret)
 		ret = kiw_fpdu_end_datagram(&f);
 	if (ret)
