@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What arrives and what it does. Checks come in the order of RFC 5041 section 7.1; the first that
- * fails ends the stream, and nothing of that segment reaches memory.
+ * Arriving messages. Checks come in the order of RFC 5041 section 7.1. The first that fails ends
+ * the stream, and nothing of its segment reaches memory.
  */
 #include "arrive.h"
 
@@ -16,7 +16,7 @@ static struct kiw_session *arrive_session(struct kiw_receive *rx)
 	return container_of(rx, struct kiw_session, rx);
 }
 
-/* What a peer may do to a region: the region's rights and the QP's both count. */
+/* A peer needs the right from both the region and the QP. */
 static enum kiw_region_fault arrive_check(struct kiw_session *s, u32 stag, int access, u64 addr,
 					  u32 n)
 {
@@ -61,14 +61,14 @@ static enum kiw_err arrive_begin_read_resp(struct kiw_session *s)
 	return KIW_OK;
 }
 
-/* A receive request that can't be used completes with an error; the peer has no part in it. */
+/* An unusable receive request completes with an error. The peer did nothing wrong. */
 static enum kiw_err arrive_recv_failed(struct kiw_session *s, enum ib_wc_status status)
 {
 	kiw_rq_fail(&s->core->rq, &s->recv, status);
 	return KIW_ERR_LOCAL_CATASTROPHE;
 }
 
-/* There is no receive request, but one may be posted: the process is to ring when it does that. */
+/* No receive request is posted. The process rings when it posts one. */
 static enum kiw_take arrive_starve(struct kiw_session *s)
 {
 	struct kiw_rq *rq = &s->core->rq;
@@ -76,12 +76,12 @@ static enum kiw_take arrive_starve(struct kiw_session *s)
 	s->starving = true;
 	kiw_carrier_starve(s);
 	if (!rq->entries)
-		return KIW_TAKE_NONE;	/* the SRQ has called already */
+		return KIW_TAKE_NONE;	/* the SRQ asked already */
 	kiw_rq_call(rq);
 	return kiw_rq_take(rq, &s->recv);
 }
 
-/* Take a receive request, of the QP's own queue or of the one that it shares. */
+/* Take a receive request from the QP's own queue or from its SRQ. */
 static enum kiw_take arrive_take(struct kiw_session *s)
 {
 	struct kiw_rq *rq = &s->core->rq;
@@ -100,8 +100,8 @@ static enum kiw_take arrive_take(struct kiw_session *s)
 }
 
 /*
- * A message that finds no receive request stays where it is, and what follows it stays with TCP:
- * the peer may be a program for InfiniBand, where such a message is sent again and again.
+ * A message without a receive request stays in the machine, and later bytes stay with TCP: programs
+ * for InfiniBand expect retries.
  */
 static enum kiw_err arrive_await_receive(struct kiw_session *s)
 {
@@ -138,7 +138,7 @@ static enum kiw_err arrive_begin_send(struct kiw_session *s)
 	return err;
 }
 
-/* What has to be answered: is there a place for it? */
+/* Is there a place for this Read or atomic? */
 static enum kiw_err arrive_check_question(struct kiw_session *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
@@ -146,7 +146,7 @@ static enum kiw_err arrive_check_question(struct kiw_session *s)
 
 	if (err)
 		return err;
-	/* A Read that opens the stream has a place of its own. */
+	/* A Read that opens the stream fits even with an IRD of 0. */
 	if (kiw_reads_in_len(&s->tx.reads_in) >= max_t(u32, s->core->ird, s->rx_first))
 		return KIW_ERR_DDP_NOBUF;
 	return seg->mo ? KIW_ERR_DDP_MO : KIW_OK;
@@ -191,7 +191,7 @@ static enum kiw_err arrive_begin_atomic_resp(struct kiw_session *s)
 	return seg->atomic_resp.req_id == r->index ? KIW_OK : KIW_ERR_RDMAP_CATASTROPHE;
 }
 
-/* The queue's bytes are mapped first, since mappings are given back in the reverse order. */
+/* Map the queue's bytes first: mappings are released in reverse order. */
 static void arrive_copy(struct kiw_cursor *cur, const struct kiw_region *region, u64 addr, u32 n)
 {
 	u32 chunk;
@@ -206,7 +206,7 @@ static void arrive_copy(struct kiw_cursor *cur, const struct kiw_region *region,
 	}
 }
 
-/* Copy from the queue into a region, the last bytes last. */
+/* Copy from the queue into a region, the tail last. */
 static enum kiw_region_fault arrive_to_region(struct kiw_session *s, struct kiw_cursor *cur,
 					      u32 stag, int access, u64 addr, u32 n)
 {
@@ -229,7 +229,7 @@ static enum kiw_region_fault arrive_to_region(struct kiw_session *s, struct kiw_
 	return KIW_REGION_OK;
 }
 
-/* Copy from the queue into a list of local buffers, @off bytes behind its start. */
+/* Copy from the queue into a list of local buffers, from @off on. */
 static enum kiw_region_fault arrive_to_list(struct kiw_session *s, struct kiw_cursor *cur,
 					    const struct kiw_sge *sge, u32 off, u32 n)
 {
@@ -272,7 +272,7 @@ static enum kiw_err arrive_place_write(struct kiw_session *s, struct kiw_cursor 
 						     seg->to + done, n));
 }
 
-/* How long the Write is, for Immediate Data behind it */
+/* Count the bytes of a Write, for Immediate Data behind it. */
 static enum kiw_err arrive_end_write(struct kiw_session *s)
 {
 	const struct kiw_seg *seg = &s->rx.seg;
@@ -293,7 +293,7 @@ static enum kiw_err arrive_place_send(struct kiw_session *s, struct kiw_cursor *
 	return KIW_OK;
 }
 
-/* What is longer than all that a Terminate can say */
+/* Ignore bytes of a Terminate beyond its largest header. */
 static enum kiw_err arrive_place_terminate(struct kiw_session *s, struct kiw_cursor *cur, u32 done,
 					   u32 n)
 {
@@ -301,7 +301,6 @@ static enum kiw_err arrive_place_terminate(struct kiw_session *s, struct kiw_cur
 	return KIW_OK;
 }
 
-/* The oldest question is answered. */
 static enum kiw_err arrive_answered(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
@@ -312,7 +311,7 @@ static enum kiw_err arrive_answered(struct kiw_session *s)
 		if (!kiw_sq_complete(&s->core->sq))
 			return KIW_ERR_LOCAL_CATASTROPHE;
 	}
-	if (tx->taken)	/* it may have waited for this one */
+	if (tx->taken)	/* it may have waited for this answer */
 		kiw_carrier_kick(s);
 	return KIW_OK;
 }
@@ -328,7 +327,7 @@ static enum kiw_err arrive_end_read_resp(struct kiw_session *s)
 	return arrive_answered(s);
 }
 
-/* Store @n bytes, at most KIW_TAIL_MAX, in a local buffer; they may lie in two pages. */
+/* Store @n bytes, at most KIW_TAIL_MAX, in a local buffer. They may span two pages. */
 static enum kiw_region_fault arrive_store(struct kiw_session *s, const struct kiw_sge *sge,
 					  const void *from, u32 n)
 {
@@ -375,7 +374,7 @@ static enum kiw_err arrive_invalidate(struct kiw_session *s, u32 stag)
 	}
 }
 
-/* A message on queue 0 has ended. A Write before it isn't that of what comes later. */
+/* End a message on queue 0. Later Immediate Data does not belong to an earlier Write. */
 static enum kiw_err arrive_received(struct kiw_session *s, struct kiw_received *received)
 {
 	s->write_len = 0;
@@ -415,7 +414,7 @@ static enum kiw_err arrive_end_send(struct kiw_session *s)
 	return arrive_received(s, &received);
 }
 
-/* The last octet of the Write before it is there: the program may look. */
+/* The last byte of the Write is placed: complete a receive. */
 static enum kiw_err arrive_end_imm(struct kiw_session *s)
 {
 	struct kiw_receive *rx = &s->rx;
@@ -446,14 +445,13 @@ static enum kiw_err arrive_end_atomic_req(struct kiw_session *s)
 	return KIW_OK;
 }
 
-/* Does a Terminate name one of our Reads or atomics? */
 static bool arrive_names_question(const struct kiw_term_info *info)
 {
 	return info->has_rreq || (info->has_seg && !info->tagged &&
 				  info->op == KIW_OP_ATOMIC_REQ && info->qn == KIW_QN_READ);
 }
 
-/* The peer gave up. If it names a Read of ours, that one completes with more than a flush. */
+/* The peer gave up. A Read of ours that it names completes with its error, not as flushed. */
 static enum kiw_err arrive_end_terminate(struct kiw_session *s)
 {
 	struct kiw_receive *rx = &s->rx;
@@ -484,10 +482,10 @@ static enum kiw_err arrive_end_terminate(struct kiw_session *s)
 }
 
 /*
- * struct arrive_op - what an opcode does, a function for each of the sink's steps
- * @begin: judges the segment; NULL if there is nothing to judge
- * @place: takes a part of the payload; NULL where there can't be any
- * @end: does what the segment asks for; NULL where all is done when it is placed
+ * struct arrive_op - functions of an opcode, one for each step of the sink
+ * @begin: judges the segment, or NULL
+ * @place: places a part of the payload, or NULL if there is none
+ * @end: acts on the complete segment, or NULL
  */
 struct arrive_op {
 	enum kiw_err (*begin)(struct kiw_session *s);
@@ -497,7 +495,7 @@ struct arrive_op {
 
 #define ARRIVE_SEND { arrive_begin_send, arrive_place_send, arrive_end_send }
 
-/* Others don't get here: the receive machine refuses them. */
+/* The receive machine refuses all other opcodes. */
 static const struct arrive_op arrive_ops[KIW_OP_COUNT] = {
 	[KIW_OP_WRITE] = { arrive_begin_write, arrive_place_write, arrive_end_write },
 	[KIW_OP_READ_REQ] = { arrive_begin_read_req, NULL, arrive_end_read_req },
@@ -519,7 +517,7 @@ enum kiw_err kiw_sink_begin(struct kiw_receive *rx)
 	const struct arrive_op *op = &arrive_ops[rx->seg.op];
 	struct kiw_session *s = arrive_session(rx);
 
-	/* In CLOSING the peer may not send any more, and this ends the stream. */
+	/* In CLOSING the peer may not send: this ends the stream. */
 	kiw_session_event(s, KIW_EV_ACTIVITY);
 	if (rx->stopped)
 		return KIW_OK;

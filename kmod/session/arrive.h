@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What an RDMAP message does when it arrives (RFC 5040 section 5): the sink of the receive machine,
- * see proto/receive.h. It belongs to a stream; the socket lock is held.
+ * Arriving RDMAP messages (RFC 5040 section 5): the sink of the receive machine (proto/receive.h).
+ * The session is held.
  */
 #ifndef KIW_SESSION_ARRIVE_H
 #define KIW_SESSION_ARRIVE_H
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* KIW_CAP_* of which all opcodes have a row in arrive.c */
+/* KIW_CAP_* with all opcodes in arrive.c */
 #define KIW_ARRIVE_CAPS (KIW_CAP_IMM | KIW_CAP_ATOMIC)
 
 #ifdef __cplusplus

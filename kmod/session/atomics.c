@@ -3,7 +3,7 @@
 
 #include "port.h"
 
-/* The use is begun when this returns KIW_OK. */
+/* Begins a use if it returns KIW_OK. */
 static enum kiw_err atomic_begin(const struct kiw_owner *owner, const struct kiw_atomic *at,
 				 struct kiw_region_use *use)
 {

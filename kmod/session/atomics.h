@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What the atomics of a peer do to a region (RFC 7306 section 5). */
+/* Atomics of a peer on a region (RFC 7306 section 5). */
 #ifndef KIW_SESSION_ATOMICS_H
 #define KIW_SESSION_ATOMICS_H
 
@@ -12,24 +12,23 @@ extern "C" {
 struct kiw_owner;
 
 /**
- * kiw_atomic_check() - may the peer do this
+ * kiw_atomic_check() - may the peer do this atomic
  * @owner: queue pair, held
- * @at: as received
+ * @at: request as received
  *
- * The order of the checks is that of RFC 5041 section 7.1; the alignment, of the address as named
- * and of the memory behind it, comes last.
+ * Order of checks: RFC 5041 section 7.1, then the alignment of the tagged offset and of the memory.
  *
- * Return: KIW_OK, or what to tell the peer.
+ * Return: KIW_OK, or the error for the peer.
  */
 enum kiw_err kiw_atomic_check(const struct kiw_owner *owner, const struct kiw_atomic *at);
 
 /**
- * kiw_atomic_run() - check it again, and do it
+ * kiw_atomic_run() - check an atomic again and carry it out
  * @owner: queue pair, held
- * @at: as received
- * @old: gets what the memory had before
+ * @at: request as received
+ * @old: gets the value before it
  *
- * It is atomic with respect to all CPUs, and so to every other device of ours.
+ * Atomic with respect to all CPUs, hence to all kiwarp devices.
  *
  * Return: as kiw_atomic_check().
  */

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * FPDUs are built in memory of ours: the payload is copied there once, with the CRC taken from the
- * copy, so that nobody can change what the CRC covers. Markers are put between the bytes while
- * these are copied.
+ * Payload is copied once into our memory. The CRC is computed from the copy, so nobody can change
+ * the bytes that it covers. Markers are inserted while copying.
  */
 #include "builder.h"
 
@@ -10,10 +9,10 @@
 #include "../proto/crc.h"
 #include "../proto/wire.h"
 
-/* PAD, a marker and the CRC */
+/* PAD, marker, CRC */
 #define FPDU_TAIL_MAX (KIW_FPDU_PAD_MAX + KIW_MARKER_SIZE + KIW_FPDU_CRC_SIZE)
 
-/* Append @n bytes of the wire, which nobody else can change, in one run. */
+/* Append @n private bytes of the wire in one run. */
 static int builder_append(struct kiw_builder *f, const void *p, u32 n)
 {
 	u32 room;
@@ -37,8 +36,8 @@ static int builder_put_marker(struct kiw_builder *f)
 }
 
 /*
- * Where the next of @n bytes go, and how many of them in one run: at least @least if no marker
- * comes first, more if that is cheap. They have to be written before anything else is appended.
+ * Return where the next of @n bytes go, and in @run how many: at least @least unless a marker comes
+ * first, more if cheap. Write them before the next append.
  */
 static void *builder_room(struct kiw_builder *f, u32 least, u32 n, u32 *run)
 {
@@ -121,7 +120,7 @@ int kiw_fpdu_end(struct kiw_builder *f)
 	u32 n;
 	int ret;
 
-	/* PAD fills up to where a marker may be, so that none comes before its end. */
+	/* PAD ends where a marker may stand, so none comes before its end. */
 	n = kiw_marker_run(&f->mk, kiw_fpdu_pad(f->ulpdu_len));
 	if (unlikely(kiw_marker_due(&f->mk))) {
 		kiw_marker_put(&f->mk, buf + n);
@@ -180,7 +179,7 @@ static int builder_copy_region(struct kiw_builder *f, u32 stag, int access, u64 
 	return 0;
 }
 
-/* Return: 0, -EFAULT, or -EAGAIN when the loan doesn't take the region. */
+/* Return: 0, -EFAULT, or -EAGAIN if the loan refuses the region. */
 static int builder_lend_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
 			       enum kiw_region_fault *fault)
 {

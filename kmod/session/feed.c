@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The beginning of a session, and the bytes that come in. */
+/* Start of a session, and its received bytes. */
 #include "session.h"
 
 #include "arrive.h"
 
-/* The responder may send once it has seen a good FPDU (RFC 5044 section 7.1.2). */
+/* A responder may send after the first good FPDU (RFC 5044 section 7.1.2). */
 static void feed_first(struct kiw_session *s)
 {
 	s->rx_first = false;
@@ -34,7 +34,7 @@ u32 kiw_session_feed(struct kiw_session *s, struct kiw_source *src, u32 budget)
 	u32 start = src->seq, fpdus = 0;
 
 	kiw_carrier_assert_held(s);
-	/* A segment that waits for the sink has its header: it needs no further byte. */
+	/* A segment that waits for the sink needs no further byte. */
 	while (!rx->stopped && (rx->held || kiw_source_left(src)) &&
 	       src->seq - start <= budget) {
 		switch (kiw_receive_step(rx, src)) {

@@ -5,7 +5,7 @@
 #include "builder.h"
 #include "session.h"
 
-/* Payload of an FPDU that needn't fit a segment: whole pages, and still hot when it is read */
+/* Payload of an FPDU larger than a segment: whole pages, still cached when read */
 #define MESSAGE_LARGE 32768
 
 static int message_begin(struct kiw_builder *f, struct kiw_session *s, const void *hdr, u32 hdr_len,
@@ -30,7 +30,6 @@ static int message_end(struct kiw_builder *f, const u8 *hdr, u32 payload)
 	return ret;
 }
 
-/* A whole FPDU without payload */
 static int message_control(struct kiw_session *s, const u8 *ulpdu, u32 len)
 {
 	struct kiw_builder f;
@@ -71,7 +70,7 @@ void kiw_message_failed(struct kiw_session *s, enum ib_wc_status status)
 	kiw_session_fail(s, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 }
 
-/* The request under way is wholly in the batch. */
+/* All of the request is in the batch. */
 static void message_request_end(struct kiw_tx *tx)
 {
 	tx->message = KIW_MESSAGE_NONE;
@@ -93,8 +92,7 @@ static int message_read(struct kiw_session *s)
 	r->len = tx->req.len;
 	memcpy(r->sge, tx->req.sge, r->num_sge * sizeof(r->sge[0]));
 	/*
-	 * The response is placed by this entry. A single buffer is named as it is; for several the
-	 * offset counts from 0.
+	 * This entry places the response. One buffer goes by its own address; several count from 0.
 	 */
 	r->sink_stag = r->num_sge ? r->sge[0].lkey : 0;
 	r->sink_to = r->num_sge == 1 ? r->sge[0].addr : 0;
@@ -151,8 +149,8 @@ static int message_atomic(struct kiw_session *s)
 }
 
 /*
- * Add the FPDU of @hdr and the next @n bytes of the request under way.
- * Return: 1, 0 when the request has failed, or -ENOMEM.
+ * Add an FPDU: @hdr and the next @n bytes of the request.
+ * Return: 1, 0 if the request failed, or -ENOMEM.
  */
 static int message_segment(struct kiw_session *s, const u8 *hdr, u32 hdr_len, u32 n)
 {
@@ -200,7 +198,7 @@ static int message_write(struct kiw_session *s, const struct kiw_send_op *op)
 	return min(ret, 0);
 }
 
-/* A Write, also an empty one, and the message that tells the peer's program of it */
+/* A Write, even an empty one, and then its Immediate Data */
 static int message_write_imm(struct kiw_session *s, const struct kiw_send_op *op)
 {
 	struct kiw_tx *tx = &s->tx;
@@ -223,7 +221,7 @@ static int message_write_imm(struct kiw_session *s, const struct kiw_send_op *op
 	return 0;
 }
 
-/* What a Send has in the place of the STag to invalidate */
+/* The word in place of the STag to invalidate */
 static u32 message_send_word(const struct kiw_wqe *wqe, u8 wire)
 {
 	if (wire & KIW_RDMAP_SEND_IMM)
@@ -251,7 +249,7 @@ static int message_untagged(struct kiw_session *s, const struct kiw_send_op *op)
 	return min(ret, 0);
 }
 
-/* A bind or an invalidation: it is done at once. Requests behind it are sent after it. */
+/* Carry out a bind or an invalidation at once. Later requests are sent after it. */
 static int message_local(struct kiw_session *s, const struct kiw_send_op *op)
 {
 	const struct kiw_send_req *req = &s->tx.req;
@@ -291,7 +289,7 @@ int kiw_message_request(struct kiw_session *s)
 	return message_untagged(s, op);
 }
 
-/* A region that the peer reads from is gone or never was its to read. */
+/* The peer may not read this region, or no longer. */
 static void message_response_failed(struct kiw_session *s, const struct kiw_rreq *read,
 				    enum kiw_region_fault fault)
 {
@@ -304,7 +302,6 @@ static void message_response_failed(struct kiw_session *s, const struct kiw_rreq
 	kiw_session_fail(s, kiw_region_rdmap_error(fault), ulpdu, sizeof(ulpdu), sizeof(ulpdu));
 }
 
-/* The oldest is answered. */
 static void message_response_end(struct kiw_tx *tx)
 {
 	tx->reads_in.head++;
@@ -312,8 +309,8 @@ static void message_response_end(struct kiw_tx *tx)
 }
 
 /*
- * An atomic is carried out when its turn comes, and not when it arrives: a Read before it brings
- * what was there before. It is carried out once, also where the response has to be built again.
+ * An atomic runs at its turn, not on arrival: a Read before it returns the earlier value. It runs
+ * once, even if its response is built again.
  */
 static int message_atomic_response(struct kiw_session *s, struct kiw_read_in *in)
 {
@@ -400,7 +397,7 @@ int kiw_message_rtr(struct kiw_session *s)
 		len = kiw_build_untagged(ulpdu, KIW_OP_SEND, true, 0, KIW_QN_SEND, tx->msn_send, 0);
 		break;
 	default:
-		/* Nobody may look at the STag, but some hardware dislikes 0. */
+		/* The STag is ignored, but some hardware rejects 0. */
 		len = kiw_build_tagged(ulpdu, KIW_OP_WRITE, true, 1, 0);
 	}
 	ret = message_control(s, ulpdu, len);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The kernel's words that the session uses, for programs of user space. */
+/* Kernel names that the session uses, for user space. */
 #ifndef KIW_SESSION_OS_H
 #define KIW_SESSION_OS_H
 

@@ -6,7 +6,7 @@
 int kiw_reads_init(struct kiw_reads_out *out, struct kiw_reads_in *in, u32 ord, u32 ird,
 		   u32 max_sge, void *room, size_t room_len)
 {
-	/* An RTR message that is a Read has a place also where there is none. */
+	/* A Read as RTR message needs a slot even with depth 0. */
 	out->size = roundup_pow_of_two(max(ord, 1U));
 	in->size = roundup_pow_of_two(max(ird, 1U));
 	out->head = KIW_READS_START;

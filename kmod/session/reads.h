@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * RDMA Reads and atomics under way, in both directions (RFC 5040 section 5.2, RFC 7306 section 5):
- * those that were asked of the peer, and those that the peer has asked for. They are answered in
- * the order in which they were asked, and share the depth. The socket lock protects both queues.
- * Their indexes run freely.
+ * RDMA Reads and atomics under way, outbound and inbound (RFC 5040 section 5.2, RFC 7306 section
+ * 5). Both kinds share the depth and are answered in order. The session's lock protects both
+ * queues. Indexes run freely.
  */
 #ifndef KIW_SESSION_READS_H
 #define KIW_SESSION_READS_H
@@ -16,19 +15,14 @@
 extern "C" {
 #endif
 
-/* First index of both, so that a mistake about the wrap shows in every test */
+/* First index: a fault at the wrap shows in every test */
 #define KIW_READS_START (-16U)
 
-/**
- * struct kiw_read_out - a Read or atomic that the peer has not answered
- * @index: of its request in the send queue; the identifier of an atomic, too
- * @internal: the RTR message: there is no request and no completion
- * @atomic: it is an atomic; what it brings goes into the only buffer
- * @num_sge: entries of @sge
- * @sink_stag: as sent
- * @sink_to: as sent
- * @len: bytes
- * @sge: where the response goes
+/*
+ * A Read or atomic that the peer has not answered.
+ * @index: its send request, and the identifier of an atomic
+ * @internal: RTR message, without request or completion
+ * @sge: buffers of the response
  */
 struct kiw_read_out {
 	u32		index;
@@ -41,12 +35,9 @@ struct kiw_read_out {
 	struct kiw_sge	sge[];
 };
 
-/**
- * struct kiw_read_in - a Read or atomic of the peer that is to be answered
- * @atomic: it is an atomic
- * @done: the atomic was carried out, and @at.data is what the memory had before
- * @read: the Read
- * @at: the atomic
+/*
+ * A Read or atomic of the peer to answer.
+ * @done: the atomic ran, and @at.data is the value before it.
  */
 struct kiw_read_in {
 	bool	atomic;
@@ -57,14 +48,7 @@ struct kiw_read_in {
 	};
 };
 
-/**
- * struct kiw_reads_out - Reads that the peer has yet to answer, in order
- * @slots: @size of them, of @stride bytes
- * @size: a power of two
- * @stride: bytes per slot
- * @head: oldest
- * @tail: next free
- */
+/* Our unanswered Reads and atomics, in order. @size is a power of two. */
 struct kiw_reads_out {
 	void	*slots;
 	u32	size;
@@ -73,13 +57,9 @@ struct kiw_reads_out {
 	u32	tail;
 };
 
-/**
- * struct kiw_reads_in - Reads of the peer that are to be answered, in order
- * @slots: @size of them
- * @size: a power of two
- * @apart: @slots was allocated by itself
- * @head: oldest; its response may be under way
- * @tail: next free
+/*
+ * The peer's unanswered Reads and atomics, in order. @size is a power of two.
+ * @apart: @slots has its own allocation. The response to @head may be under way.
  */
 struct kiw_reads_in {
 	struct kiw_read_in	*slots;
@@ -93,11 +73,10 @@ struct kiw_reads_in {
  * kiw_reads_init() - prepare both queues
  * @out: zeroed
  * @in: zeroed
- * @ord: Reads and atomics to have outstanding; an RTR message that is a Read is one of them, and
- *	has a place also with 0
- * @ird: those to hold for the peer; likewise
+ * @ord: outbound depth; with 0 there is still one slot, for an RTR message
+ * @ird: inbound depth; with 0 still one slot
  * @max_sge: buffers of a response
- * @room: zeroed memory that lives as long as the queues, for what fits into it
+ * @room: zeroed memory that outlives the queues; used as far as it suffices
  * @room_len: bytes at @room
  *
  * Return: 0 or -ENOMEM.
@@ -105,7 +84,7 @@ struct kiw_reads_in {
 int kiw_reads_init(struct kiw_reads_out *out, struct kiw_reads_in *in, u32 ord, u32 ird,
 		   u32 max_sge, void *room, size_t room_len);
 
-/** kiw_reads_free() - drop the memory of both; also after a failed kiw_reads_init() */
+/** kiw_reads_free() - free both; also after a failed kiw_reads_init() */
 void kiw_reads_free(struct kiw_reads_out *out, struct kiw_reads_in *in);
 
 static inline u32 kiw_reads_out_len(const struct kiw_reads_out *out)
@@ -119,7 +98,7 @@ static inline struct kiw_read_out *kiw_read_out(const struct kiw_reads_out *out,
 				       (size_t)(index % out->size) * out->stride);
 }
 
-/** kiw_read_out_oldest() - the Read or atomic that the next response answers; there is one */
+/** kiw_read_out_oldest() - the one that the next response answers; must exist */
 static inline struct kiw_read_out *kiw_read_out_oldest(const struct kiw_reads_out *out)
 {
 	return kiw_read_out(out, out->head);
@@ -130,13 +109,13 @@ static inline u32 kiw_reads_in_len(const struct kiw_reads_in *in)
 	return in->tail - in->head;
 }
 
-/** kiw_read_in_oldest() - the Read or atomic to answer next; there is one */
+/** kiw_read_in_oldest() - the next to answer; must exist */
 static inline struct kiw_read_in *kiw_read_in_oldest(const struct kiw_reads_in *in)
 {
 	return &in->slots[in->head % in->size];
 }
 
-/** kiw_read_in_add() - the peer asks for a Read, and may: there is room */
+/** kiw_read_in_add() - add a Read of the peer; the caller checked for room */
 static inline void kiw_read_in_add(struct kiw_reads_in *in, const struct kiw_rreq *rreq)
 {
 	struct kiw_read_in *slot = &in->slots[in->tail++ % in->size];
@@ -146,7 +125,7 @@ static inline void kiw_read_in_add(struct kiw_reads_in *in, const struct kiw_rre
 	slot->read = *rreq;
 }
 
-/** kiw_atomic_in_add() - the same for an atomic */
+/** kiw_atomic_in_add() - add an atomic of the peer; the caller checked for room */
 static inline void kiw_atomic_in_add(struct kiw_reads_in *in, const struct kiw_atomic *at)
 {
 	struct kiw_read_in *slot = &in->slots[in->tail++ % in->size];
@@ -156,7 +135,6 @@ static inline void kiw_atomic_in_add(struct kiw_reads_in *in, const struct kiw_a
 	slot->at = *at;
 }
 
-/** kiw_read_in_msn() - message sequence number of the oldest, which its queue implies */
 static inline u32 kiw_read_in_msn(const struct kiw_reads_in *in)
 {
 	return KIW_MSN_FIRST + in->head - KIW_READS_START;

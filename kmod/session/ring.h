@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A ring of requests or completions: memory, wherever it comes from. */
+/* Memory of a ring of requests or completions. */
 #ifndef KIW_SESSION_RING_H
 #define KIW_SESSION_RING_H
 
@@ -12,12 +12,10 @@ extern "C" {
 
 struct kiw_arena;
 
-/**
- * struct kiw_ring_map - a ring's memory
- * @arena: mapping of a process that it lies in, with a count for it; see arena.h
- * @mem: the ring, zeroed at creation; starts with its header
- * @size: bytes, a multiple of KIW_RING_ALIGN
- * @stride: bytes per slot
+/*
+ * Memory of a ring: @size bytes, a multiple of KIW_RING_ALIGN, of header and slots, zeroed at
+ * creation.
+ * @arena: mapping of the process that contains it, counted (arena.h).
  */
 struct kiw_ring_map {
 	struct kiw_arena	*arena;
@@ -26,12 +24,12 @@ struct kiw_ring_map {
 	u32			stride;
 };
 
-/** kiw_ring_prod() - the process's index of a work ring, behind the last request that it posted */
+/** kiw_ring_prod() - the process's index, behind its last posted request */
 static inline u32 kiw_ring_prod(const struct kiw_ring_map *map)
 {
 	const struct kiw_wq_ring *ring = (const struct kiw_wq_ring *)map->mem;
 
-	/* Pairs with the release store of prod in the process. */
+	/* Pairs with the process's release store of prod. */
 	return smp_load_acquire(&ring->prod);
 }
 
@@ -41,11 +39,11 @@ static inline void *kiw_ring_slot(const struct kiw_ring_map *map, u32 index, u32
 	return (u8 *)map->mem + KIW_RING_HEADER + (size_t)(index & (entries - 1)) * map->stride;
 }
 
-/* Outcome of looking for a request */
+/* Result of kiw_sq_take() and kiw_rq_take() */
 enum kiw_take {
-	KIW_TAKE_NONE,		/* the ring is empty */
+	KIW_TAKE_NONE,		/* ring empty */
 	KIW_TAKE_ONE,
-	KIW_TAKE_BAD,		/* the request is wrong, and has to complete with an error */
+	KIW_TAKE_BAD,		/* bad request: complete it with an error */
 	KIW_TAKE_RING,		/* the ring's index is nonsense */
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Receive queues. A process's memory is read once, as in sq.c. */
+/* Receive queues. The memory of a process is read once, as in sq.c. */
 #include "rq.h"
 
 #include "cqe.h"
@@ -61,7 +61,7 @@ enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req)
 		barrier();
 		room = kiw_sge_total(req->sge, rqe.num_sge);
 	}
-	/* Pairs with the process's acquire before it writes to a slot again. */
+	/* Pairs with the process's acquire before it reuses a slot. */
 	smp_store_release(&rq_ring(rq)->cons, rq->next);
 	if (room < 0)
 		return KIW_TAKE_BAD;
@@ -111,7 +111,6 @@ bool kiw_rq_fail(struct kiw_rq *rq, struct kiw_recv_req *req, enum ib_wc_status 
 	return kiw_cqe_publish(&b);
 }
 
-/* Add flush errors for all that is posted. */
 static void rq_flush_posted(struct kiw_rq *rq, struct kiw_cqe_batch *b)
 {
 	u32 budget = rq->entries;

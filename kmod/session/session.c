@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The transitions of a session. */
+/* Transitions of a session. */
 #include "session.h"
 
-/* What a Terminate reports, see kiw_session_fail() */
+/* Contents of a Terminate, see kiw_session_fail() */
 struct session_fault {
 	enum kiw_err	err;
 	const u8	*ulpdu;
@@ -28,7 +28,6 @@ static void session_act_start(struct kiw_session *s)
 	s->tx.done_index = core->sq.next;
 }
 
-/* No message is taken any more, and no receive request. */
 static void session_act_stop_rx(struct kiw_session *s)
 {
 	s->rx.stopped = true;
@@ -49,7 +48,7 @@ static void session_act_send_term(struct kiw_session *s, const struct session_fa
 						fault->ulpdu_len);
 }
 
-/* Carry out %KIW_ACT_NOW; the program does the others. */
+/* Carry out %KIW_ACT_NOW; the rest is the program's. */
 static void session_act(struct kiw_session *s, u32 actions, const struct session_fault *fault)
 {
 	if (actions & KIW_ACT_START)
@@ -72,7 +71,7 @@ static struct kiw_qp_step session_step(struct kiw_session *s, enum kiw_qp_event 
 	struct kiw_qp_step step = kiw_qp_next(core->state, event);
 
 	kiw_carrier_assert_held(s);
-	/* A state that stays has no actions: each FPDU that arrives is such an event. */
+	/* Without a change of state there are no actions. Each arriving FPDU is such an event. */
 	if (step.valid && step.next != core->state) {
 		trace_kiw_qp_state(core->own.num, event, core->state, step.next);
 		WRITE_ONCE(core->state, step.next);
@@ -114,7 +113,7 @@ void kiw_session_broken_off(struct kiw_session *s, enum kiw_qp_event event)
 	kiw_carrier_kick(s);
 }
 
-/* Which asynchronous event goes with an error of the peer's making. */
+/* The asynchronous event for an error that the peer caused */
 static enum ib_event_type session_async_of(enum kiw_err err)
 {
 	struct kiw_term t = kiw_err_term(err);
@@ -141,6 +140,6 @@ void kiw_session_fail(struct kiw_session *s, enum kiw_err err, const u8 *ulpdu, 
 	if (!(step.actions & KIW_ACT_SEND_TERM))
 		return;
 	s->async = session_async_of(err);
-	/* A request that failed is told of now; the rest is flushed when the peer has closed. */
+	/* Report a failed request now. The rest is flushed after the close of the peer. */
 	kiw_sq_complete(&s->core->sq);
 }

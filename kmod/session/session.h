@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A session: one connection as the protocol sees it. It knows neither socket nor verbs object; what
- * it needs of either is in port.h.
+ * A session: one connection as the protocol sees it, without socket or verbs object (port.h).
  *
- * The program holds a lock of its own for each call, see kiw_carrier_assert_held(). Nothing here
+ * The caller of each function holds the program's lock, see kiw_carrier_assert_held(). Nothing here
  * sleeps.
  */
 #ifndef KIW_SESSION_H
@@ -22,14 +21,13 @@ extern "C" {
 #endif
 
 /**
- * struct kiw_manner - what the end of a connection means to the programs that use it
- * @grace: how long what is under way may still end well when the connection breaks, in seconds:
- *	InfiniBand's retries take their time, too, and most programs that have all they wanted of
- *	their peer end before that
- * @outlives: the queue pair stays when the peer closes, with what is posted and not begun: where
- *	the peer is named by number, no word of its end is expected
- * @acked: a request completes when the peer's TCP has acknowledged it
- * @lost: how the oldest request that is undone ends when the peer is lost
+ * struct kiw_manner - meaning of a connection's end for its programs
+ * @grace: seconds that pending work may still end well after the connection broke, like
+ *	InfiniBand's retries: most programs end first
+ * @outlives: the queue pair survives a close of the peer, with its posted requests that have not
+ *	begun
+ * @acked: a request completes on acknowledgment by the peer's TCP
+ * @lost: status of the oldest unfinished request if the peer is lost
  */
 struct kiw_manner {
 	u8			grace;
@@ -39,19 +37,17 @@ struct kiw_manner {
 };
 
 /**
- * struct kiw_core - a queue pair as its sessions see it, and what stays of it between them
- * @own: what memory and completions know of it
+ * struct kiw_core - the part of a queue pair that outlives its sessions
+ * @own: identity for memory and completions
  * @sq: send queue
  * @rq: receive queue
- * @manner: that of its connections; may change at any time
- * @state: enum kiw_qp_state, of RDMAC's verbs; shown to users at any time
- * @shown: IB_QPS_RESET to IB_QPS_RTS, what a QP is shown as before it is connected, and after that
- *	as long as it is RTR
- * @caps: KIW_CAP_* that the process's provider knows: no other message of a peer is taken
- * @flush: enum ib_wc_status, how the oldest request ends that is flushed; the others end with
- *	IB_WC_WR_FLUSH_ERR
- * @ird: Reads that the peer may have outstanding, as negotiated
- * @ord: Reads that we may have outstanding, as negotiated
+ * @manner: of its connections; may change at any time
+ * @state: enum kiw_qp_state, of RDMAC's verbs; users read it at any time
+ * @shown: IB_QPS_RESET to IB_QPS_RTS, shown state before a connection, and later while it is RTR
+ * @caps: KIW_CAP_* of the process's provider; peers' other messages are refused
+ * @flush: enum ib_wc_status of the oldest flushed request; the others end with IB_WC_WR_FLUSH_ERR
+ * @ird: negotiated inbound depth
+ * @ord: negotiated outbound depth
  */
 struct kiw_core {
 	struct kiw_owner		own;
@@ -66,26 +62,23 @@ struct kiw_core {
 	u16				ord;
 };
 
-/**
- * struct kiw_session - see above
- * @core: the queue pair, or NULL once the session was stopped
- * @neg: what the MPA start-up agreed on
- * @todo: KIW_ACT_* that are left to the program
- * @starving: a message has found no receive request, and waits for one
- * @gone: the connection is over, and what is under way fails at @gone_end
- * @gone_end: a time of kiw_carrier_now()
- * @terminated: a Terminate was sent or received: there is none to send any more
- * @async: asynchronous event to raise with KIW_ACT_ASYNC
- * @rx: receive machine
- * @rx_first: no FPDU has been delivered yet
- * @rx_ended: a Send or a Write has come to its end, and the program hasn't acknowledged it
- * @write_goes_on: the last segment of a Write wasn't the last of its message
- * @write_len: bytes of the last Write, of which the peer hasn't told the program yet
- * @tx: transmit side
- * @recv: the receive request of the Send under way
+/*
+ * One connection.
+ * @core: queue pair; NULL after the session was stopped
+ * @neg: terms of the MPA start-up
+ * @todo: KIW_ACT_* left to the program
+ * @starving: a message waits for a receive request
+ * @gone: the connection is over; pending work fails at @gone_end, a time of kiw_carrier_now()
+ * @terminated: a Terminate was sent or received; none is sent any more
+ * @async: event for KIW_ACT_ASYNC
+ * @rx_first: no FPDU was delivered yet
+ * @rx_ended: a Send or a Write ended, and the program has not acknowledged that
+ * @write_goes_on: the last Write segment was not the last of its message
+ * @write_len: bytes of the last Write, for Immediate Data
+ * @recv: receive request of the current Send
  *
- * Cache lines of their own have what the lock's holders write, and each direction: one CPU may send
- * while another one receives.
+ * Separate cache lines: fields of the lock's holder, receive, transmit. One CPU may send while
+ * another receives.
  */
 struct kiw_session {
 	struct kiw_core		*core;
@@ -108,38 +101,36 @@ struct kiw_session {
 };
 
 /**
- * kiw_session_start() - the queue pair begins to work on a session
- * @s: zeroed, but for @core, @neg and the memory of @tx and @recv; held
- * @seq: number of the first byte that the source will have
+ * kiw_session_start() - a queue pair starts a session
+ * @s: zeroed except @core, @neg, and memory of @tx and @recv; held
+ * @seq: number of the source's first byte
  * @first: this side may send first
  */
 void kiw_session_start(struct kiw_session *s, u32 seq, bool first);
 
 /**
- * kiw_session_event() - carry out a transition of the queue pair
+ * kiw_session_event() - carry out a transition; leaves %KIW_ACT_LATER in @s->todo
  * @s: session with a queue pair; held
- * @event: what happened
+ * @event: event
  *
- * %KIW_ACT_LATER is left in @s->todo for the program.
- *
- * Return: whether the state allows for the event.
+ * Return: whether the event is valid in the state.
  */
 bool kiw_session_event(struct kiw_session *s, enum kiw_qp_event event);
 
 /**
- * kiw_session_broken_off() - the connection is over, and something is under way
+ * kiw_session_broken_off() - the connection ended with work pending
  * @s: session with a queue pair; held
  * @event: KIW_EV_LLP_LOST or KIW_EV_PEER_FIN_BUSY
  *
- * What is under way fails at once, or when the grace of its manner is over. Until then @s->gone is
- * set, and nothing is sent or received.
+ * Pending work fails at once or after the manner's grace. Until then @s->gone is set, and nothing
+ * is sent or received.
  */
 void kiw_session_broken_off(struct kiw_session *s, enum kiw_qp_event event);
 
 /**
- * kiw_session_fail() - a protocol or protection error: the peer gets a Terminate
+ * kiw_session_fail() - send a Terminate for a protocol or protection error
  * @s: session; held
- * @err: what to report; the first error stays
+ * @err: error; the first one counts
  * @ulpdu: start of the offending segment, or NULL
  * @have: bytes at @ulpdu
  * @ulpdu_len: its ULPDU_Length
@@ -148,32 +139,31 @@ void kiw_session_fail(struct kiw_session *s, enum kiw_err err, const u8 *ulpdu, 
 		      u32 ulpdu_len);
 
 /**
- * kiw_session_feed() - take what came in
+ * kiw_session_feed() - process received bytes
  * @s: session; held
- * @src: the bytes
- * @budget: bytes after which it stops, though there are more
+ * @src: source
+ * @budget: bytes to stop after
  *
- * It also stops where the session does (@s->rx.stopped), where a message waits for its receive
- * request (@s->rx.held), and where a step needs more than there is (@s->rx.want).
+ * Stops early if the session stops (@s->rx.stopped), a message waits for a receive request
+ * (@s->rx.held), or a step needs more bytes (@s->rx.want).
  *
- * Return: FPDUs that were completed.
+ * Return: completed FPDUs.
  */
 u32 kiw_session_feed(struct kiw_session *s, struct kiw_source *src, u32 budget);
 
-/** kiw_core_manner() - that of the queue pair at this moment */
 static inline const struct kiw_manner *kiw_core_manner(const struct kiw_core *core)
 {
 	return READ_ONCE(core->manner);
 }
 
-/** kiw_core_flush_sq() - complete all that is posted with an error; held, in error */
+/** kiw_core_flush_sq() - fail all send requests; held, in error */
 static inline void kiw_core_flush_sq(struct kiw_core *core)
 {
 	if (kiw_sq_flush(&core->sq, (enum ib_wc_status)core->flush))
 		core->flush = IB_WC_WR_FLUSH_ERR;
 }
 
-/** kiw_core_open_rings() - the process finds rings that are neither drained nor flushed; held */
+/** kiw_core_open_rings() - clear the flags of both rings; held */
 static inline void kiw_core_open_rings(struct kiw_core *core)
 {
 	kiw_sq_flag(&core->sq, 0);

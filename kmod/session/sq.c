@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Send queues. What a process can scribble on is read once: indexes by a single load, requests by a
- * copy into memory that only the kernel sees; the checks look at the copy.
+ * Send queues. Memory that the process can write is read once: indexes by one load, requests by a
+ * copy. Checks look at the copy.
  */
 #include "sq.h"
 
@@ -55,20 +55,20 @@ void kiw_sq_flag(struct kiw_sq *sq, u32 flags)
 bool kiw_sq_rest(struct kiw_sq *sq)
 {
 	kiw_sq_flag(sq, 0);
-	/* Pairs with the fence between prod and flags in the process. */
+	/* Pairs with the process's fence between prod and flags. */
 	smp_mb();
 	return kiw_sq_posted(sq);
 }
 
 void kiw_sq_forget(struct kiw_sq *sq)
 {
-	/* An index that can't be right is as good as any: the next look finds it wrong again. */
+	/* A bad index may stand: the next look finds it bad again. */
 	sq->next = kiw_ring_prod(&sq->map);
 	sq->done = sq->next;
 	WRITE_ONCE(sq_ring(sq)->cons, sq->done);
 }
 
-/* Is the private copy a request that this queue takes? */
+/* Does this queue accept the request? */
 static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
 {
 	const struct kiw_wqe *wqe = &req->wqe;
@@ -97,7 +97,7 @@ static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
 	return true;
 }
 
-/* Copy what the slot of a connected QP has beside its header; each slot has room for it. */
+/* Copy the arguments behind the header of a connected QP's slot; they fit every slot. */
 static void sq_take_args(struct kiw_send_req *req, const void *args)
 {
 	switch (req->wqe.opcode) {
@@ -121,7 +121,7 @@ enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
 
 	if (prod == sq->next)
 		return KIW_TAKE_NONE;
-	/* Those under way count: an index that goes back is as bad as one too far. */
+	/* Requests under way count too, so an index that goes back is refused. */
 	if (prod - sq->next > sq->entries - (sq->next - sq->done))
 		return KIW_TAKE_RING;
 	slot = kiw_ring_slot(&sq->map, sq->next, sq->entries);
@@ -130,12 +130,12 @@ enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
 		memcpy(&req->dest, slot + sizeof(*wqe), sizeof(req->dest));
 	else
 		sq_take_args(req, slot + sq->head);
-	barrier();	/* from here on only the copy counts, */
+	barrier();	/* only the copy counts from here, */
 
 	good = wqe->num_sge <= sq->max_sge;
 	if (good && !(wqe->flags & KIW_WQE_INLINE))
 		memcpy(req->sge, slot + sq->head, wqe->num_sge * sizeof(req->sge[0]));
-	barrier();	/* of the buffers, too */
+	barrier();	/* that of the buffers too */
 	req->inline_data = slot + sq->head;
 	req->index = sq->next++;
 	good = good && sq_req_good(sq, req);
@@ -182,12 +182,12 @@ bool kiw_sq_flush(struct kiw_sq *sq, enum ib_wc_status oldest)
 {
 	struct kiw_swr *swr, posted = {};
 	struct kiw_cqe_batch b;
-	/* What the process posts while it polls is left to its doorbells. */
+	/* Requests that the process posts during the poll are left to its doorbells. */
 	u32 budget = sq->entries;
 	enum ib_wc_status status = oldest;
 
 	kiw_sq_flag(sq, KIW_RING_FLUSH);
-	/* Either a process that posts from now on sees the flag, or we see its request. */
+	/* A process that posts later sees the flag, or we see its request. */
 	smp_mb();
 
 	kiw_cqe_begin(&b, sq->cq, sq->owner);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Transmit. FPDUs go into a batch (message.c, builder.c), and TCP gets the pages of a whole batch
- * in one call, without another copy where it can splice.
+ * Transmit. message.c and builder.c put FPDUs into a batch. TCP takes the pages of a batch in one
+ * call, without a copy if it can splice.
  *
- * A request completes when TCP has taken its last FPDU and its buffers are free: that is, for
- * payload that was not copied, when the loans are over. In a manner with @acked the peer's TCP must
- * have acknowledged it, too: the programs were written for InfiniBand, where a completion says that
- * the peer has the data.
+ * A request completes when TCP took its last FPDU and its buffers are free; for lent pages, when
+ * the loans are over. In a manner with @acked the peer's TCP must also have acknowledged it: for
+ * programs of InfiniBand a completion means that the peer holds the data.
  */
 #include "tx.h"
 
@@ -14,8 +13,8 @@
 #include "session.h"
 
 /*
- * FPDUs, and requests without one, that a run takes for each batch it may hand over: short ones
- * fill no batch, and a process can post binds as fast as they are carried out.
+ * FPDUs and local requests per batch of a run: short ones fill no batch, and a process can post
+ * binds as fast as they are carried out.
  */
 #define TX_PUTS 256
 
@@ -29,7 +28,7 @@ bool kiw_tx_begun(const struct kiw_session *s)
 {
 	const struct kiw_tx *tx = &s->tx;
 
-	/* What was taken out of the ring isn't with TCP before @sent_index says so. */
+	/* Until @sent_index passes it, TCP lacks part of a taken request. */
 	return kiw_tx_pending(s) || kiw_reads_in_len(&tx->reads_in) ||
 	       kiw_reads_out_len(&tx->reads_out) || s->core->sq.next != tx->sent_index;
 }
@@ -39,15 +38,12 @@ bool kiw_tx_unfinished(const struct kiw_session *s)
 	return kiw_tx_begun(s) || kiw_sq_posted(&s->core->sq);
 }
 
-/* --- the next message ---------------------------------------------------------------------- */
-
-/* Can the connection do what was posted? */
+/* Do the connection's terms allow the request? */
 static bool tx_possible(const struct kiw_session *s, const struct kiw_send_op *op)
 {
 	return !(op->cap & ~s->rx.caps) && (!kiw_send_is_answered(op) || s->core->ord);
 }
 
-/* Take the next request. Return: whether there is one. */
 static bool tx_take(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
@@ -79,7 +75,6 @@ static void tx_start(struct kiw_tx *tx, enum kiw_message message)
 	tx->written = false;
 }
 
-/* Start the next request, if there is one and nothing holds it back. */
 static bool tx_start_request(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
@@ -87,7 +82,7 @@ static bool tx_start_request(struct kiw_session *s)
 
 	if (!tx->taken && !tx_take(s))
 		return false;
-	/* Both end with an answer, which has the stream looked at again. */
+	/* An answer ends either wait, and kicks the stream. */
 	if (reads && (tx->req.wqe.flags & KIW_WQE_FENCE))
 		return false;
 	if (kiw_send_is_answered(&kiw_send_ops[tx->req.wqe.opcode]) && reads >= s->core->ord)
@@ -98,8 +93,8 @@ static bool tx_start_request(struct kiw_session *s)
 }
 
 /*
- * Is there a response to start? An atomic waits for loans: the pages of a Read before it may still
- * be TCP's, and what it changes must not go out as what was there before.
+ * Is a response ready to start? An atomic waits for loans: TCP may still hold pages of an earlier
+ * Read, which must be sent with their old values.
  */
 static bool tx_may_respond(const struct kiw_session *s)
 {
@@ -132,8 +127,8 @@ static bool tx_may_start(const struct kiw_tx *tx)
 }
 
 /*
- * Will another batch follow at once? The next message is started to be sure: what TCP keeps back
- * for it, to fill a segment, must not wait for anything else.
+ * Does another batch follow at once? Start the next message to be sure: bytes that TCP holds back,
+ * to fill a segment, must not wait for anything else.
  */
 static bool tx_goes_on(struct kiw_session *s)
 {
@@ -146,8 +141,8 @@ static bool tx_goes_on(struct kiw_session *s)
 }
 
 /*
- * Put one more FPDU into the batch.
- * Return: 1, 0 when there is nothing to send, or -ENOMEM.
+ * Put one FPDU into the batch.
+ * Return: 1, 0 if there is nothing to send, or -ENOMEM.
  */
 static int tx_put_next(struct kiw_session *s)
 {
@@ -169,12 +164,9 @@ static int tx_put_next(struct kiw_session *s)
 	return ret ?: 1;
 }
 
-/* --- to TCP -------------------------------------------------------------------------------- */
-
 /*
- * Complete the requests that have their buffers back and need no acknowledgment. A Read or an
- * atomic among them completes when it is answered; an answer may even have come before this, so
- * that its slot is another request's already.
+ * Complete requests with free buffers and no pending acknowledgment. A Read or an atomic completes
+ * with its answer instead. The answer may have come already, and the slot may be another request's.
  */
 static void tx_requests_done(struct kiw_session *s)
 {
@@ -200,10 +192,7 @@ static void tx_take_acks(struct kiw_session *s)
 	kiw_acks_take(&s->tx.acks, kiw_carrier_acked(s), &s->tx.acked_index);
 }
 
-/*
- * All that was put into batches is with TCP: the requests that end there are done, or will be with
- * the last loan or by an acknowledgment.
- */
+/* TCP took all batches: their requests complete now, or with the last loan or acknowledgment. */
 static void tx_requests_sent(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
@@ -231,7 +220,6 @@ void kiw_tx_count(struct kiw_session *s, u32 bytes, u32 lent, u32 fpdus)
 	s->tx.sent_fpdus += fpdus;
 }
 
-/* TCP has the whole batch. */
 static void tx_batch_done(struct kiw_session *s)
 {
 	struct kiw_tx *tx = &s->tx;
@@ -273,8 +261,8 @@ void kiw_tx_drop(struct kiw_session *s)
 }
 
 /*
- * May the batch get one more FPDU? TCP may refuse the batch for want of room or memory, and then
- * one FPDU at most is to stay with us.
+ * May the batch get one more FPDU? If TCP refuses the batch for lack of room or memory, at most one
+ * FPDU may remain with us.
  */
 static bool tx_batch_takes(struct kiw_session *s)
 {
@@ -312,7 +300,7 @@ static bool tx_run(struct kiw_session *s, int budget)
 				tx_batch_done(s);
 			continue;
 		}
-		tx_requests_sent(s);	/* those without an FPDU */
+		tx_requests_sent(s);	/* local requests */
 		if (ret > 0)
 			continue;
 		if (ret < 0) {
@@ -320,7 +308,7 @@ static bool tx_run(struct kiw_session *s, int budget)
 			return true;
 		}
 		if (tx->taken || !tx->gate || tx->stopped)
-			return false;	/* there will be a reason to look again */
+			return false;	/* a later event looks again */
 		if (!kiw_sq_rest(sq))
 			return false;
 		kiw_sq_flag(sq, KIW_RING_DRAINING);
@@ -340,7 +328,7 @@ bool kiw_tx_run(struct kiw_session *s, int budget)
 	tx->starved = !kiw_carrier_begin(s);
 	if (!tx->starved)
 		more = tx_run(s, budget);
-	/* What was to be lent may have been undone. */
+	/* The batch may have been cut back to nothing: drop its loan. */
 	if (tx->batch.loan && !tx->batch.len)
 		kiw_tx_drop(s);
 	kiw_carrier_end(s, kiw_tx_awaits(s));
