@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Which send requests has the peer's TCP acknowledged? TCP numbers bytes, and knows no requests: a
- * mark notes the number behind the last byte of some.
+ * Requests that the peer's TCP has acknowledged. TCP numbers bytes, not requests: a mark notes the
+ * number after the last byte of some requests.
  */
 #ifndef KIW_PROTO_ACKS_H
 #define KIW_PROTO_ACKS_H
@@ -12,15 +12,12 @@
 extern "C" {
 #endif
 
-/* Marks of a session: when all are in use, the last one stands for all that is sent later, too. */
+/* Marks of a session; when all are in use, the last covers all later requests too */
 #define KIW_ACKS_MARKS 16
 
-/**
- * struct kiw_acks - the requests that wait for an acknowledgment
- * @first: slot of the oldest mark
- * @num: marks in use
- * @mark: ring of them. @index: requests before this are acknowledged, as soon as all bytes before
- *	@seq are
+/*
+ * Requests that wait for acknowledgment: a ring of @num marks from @first on. Requests before
+ * @index are acknowledged once all bytes before @seq are.
  */
 struct kiw_acks {
 	u8	first;
@@ -31,7 +28,7 @@ struct kiw_acks {
 	} mark[KIW_ACKS_MARKS];
 };
 
-/** kiw_acks_add() - the requests before @index end before byte @seq of TCP's numbers */
+/** kiw_acks_add() - requests before @index end before TCP sequence number @seq */
 static inline void kiw_acks_add(struct kiw_acks *acks, u32 index, u32 seq)
 {
 	u8 slot;
@@ -43,18 +40,13 @@ static inline void kiw_acks_add(struct kiw_acks *acks, u32 index, u32 seq)
 	acks->mark[slot].seq = seq;
 }
 
-/** kiw_acks_any() - has anything been acknowledged that kiw_acks_take() would tell of */
+/** kiw_acks_any() - would kiw_acks_take() change its index */
 static inline bool kiw_acks_any(const struct kiw_acks *acks, u32 una)
 {
 	return acks->num && (int)(una - acks->mark[acks->first].seq) >= 0;
 }
 
-/**
- * kiw_acks_take() - forget the marks of what is acknowledged
- * @acks: marks
- * @una: the oldest byte that is not, in TCP's numbers
- * @index: requests before it are acknowledged; stays as it is if there is no news
- */
+/** kiw_acks_take() - drop marks before byte @una; requests before *@index are acknowledged */
 static inline void kiw_acks_take(struct kiw_acks *acks, u32 una, u32 *index)
 {
 	for (; kiw_acks_any(acks, una); acks->num--) {

@@ -2,9 +2,8 @@
 #include "ddp.h"
 
 /*
- * Addition that drops the carry out of every bit set in @top. The fields are
- * added without their top bits, so that no carry leaves them; the top bits
- * themselves are then added without a carry.
+ * Add, dropping the carry out of each bit set in @top: add without the top bits of fields, so that
+ * no carry leaves a field, then add these bits without carry.
  */
 static u64 add_fields(u64 a, u64 b, u64 top)
 {

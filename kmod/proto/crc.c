@@ -16,7 +16,7 @@ u32 kiw_crc_update(u32 crc, const void *p, size_t n)
 #include <sys/auxv.h>
 #endif
 
-/* Remainders of four bits, polynomial 0x82f63b78 as bytes enter low bit first */
+/* Remainders of four bits, polynomial 0x82f63b78, low bit of a byte first */
 static const u32 crc_nibble[16] = {
 	0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
 	0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
@@ -36,7 +36,7 @@ static u32 crc_portable(u32 crc, const void *p, size_t n)
 	return crc;
 }
 
-/* Those that this processor has; the last is the fastest. */
+/* Implementations of this processor, the fastest last */
 static struct kiw_crc_way crc_ways[2] = { { "portable", crc_portable } };
 static size_t crc_count = 1;
 static u32 (*crc_fastest)(u32 crc, const void *p, size_t n) = crc_portable;
@@ -117,8 +117,8 @@ u32 kiw_crc_update(u32 crc, const void *p, size_t n)
 #endif
 
 /*
- * Each call for a CRC costs something by itself: it is taken of as many bytes as are surely still
- * cached. Longer copies write past the caches on some processors: tests/bench/crc.cpp.
+ * A CRC call has a fixed cost, so a call covers as many bytes as surely stay cached. Longer copies
+ * bypass the caches on some processors: tests/bench/crc.cpp.
  */
 #define CRC_CHUNK 4096
 #define COPY_CHUNK 1024
@@ -132,8 +132,9 @@ u32 kiw_crc_copy(u32 crc, void *dst, const void *src, size_t n)
 		for (size_t at = 0; at < run; at += part) {
 			part = min_t(size_t, run - at, COPY_CHUNK);
 			/*
-			 * What is written over and over is the processor's that read it last, and a
-			 * copy by itself waits for a few lines at a time.
+			 * A buffer that is written repeatedly is in the cache of the CPU that read
+			 * it last, and a copy waits for a few lines at a time: fetch them for
+			 * writing first.
 			 */
 			kiw_fetch_to_write(dst + done + at + part,
 					   min_t(size_t, n - done - at - part, COPY_CHUNK));

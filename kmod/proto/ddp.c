@@ -102,7 +102,7 @@ static enum kiw_err check_ctrl(const struct kiw_ctrl *ctrl, u32 caps)
 	return KIW_OK;
 }
 
-/* The bit is reserved in RFC 5040, and means nothing unless it was agreed upon. */
+/* RFC 5040 reserves the bit. It is ignored unless both sides agreed on it. */
 static bool carries_imm(u8 rdmap, u32 caps)
 {
 	u8 op = rdmap & KIW_RDMAP_OP_MASK;
@@ -156,7 +156,7 @@ enum kiw_step kiw_seg_parse(const u8 *ulpdu, u32 have, u32 ulpdu_len, u32 caps,
 	if (!(ctrl->ddp & KIW_DDP_TAGGED)) {
 		if (ulpdu_len < KIW_UNTAGGED_LEN)
 			return seg_bad(seg, KIW_ERR_DDP_CATASTROPHE);
-		/* A Terminate returns the whole header, whatever is wrong with it */
+		/* A Terminate returns the whole header of any bad segment. */
 		if (have < KIW_UNTAGGED_LEN)
 			return seg_more(seg, KIW_UNTAGGED_LEN);
 	}

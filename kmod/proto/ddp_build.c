@@ -33,7 +33,7 @@ u32 kiw_build_untagged(void *p, u8 op, bool last, u32 inv_stag, u32 qn, u32 msn,
 	return sizeof(*hdr);
 }
 
-/* Header of a message that is a single segment; returns where its contents go */
+/* Header of a message of one segment. Return: where its contents go. */
 static void *build_single(void *p, u8 op, u32 msn)
 {
 	return (u8 *)p + kiw_build_untagged(p, op, true, 0, kiw_ops[op].qn, msn, 0);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Datagram-iWARP: one Send, or one segment of a Write-Record, in one UDP
- * datagram. No standard has it; Documentation/datagram.md does. A datagram is
- * one of the three headers below, payload, and a CRC-32C of all before it, as in
- * an FPDU.
+ * Datagram-iWARP (Documentation/datagram.md): one Send, or one segment of a Write-Record, per UDP
+ * datagram. One of the three headers below, payload, CRC-32C of all before it.
  */
 #ifndef KIW_PROTO_DGRAM_H
 #define KIW_PROTO_DGRAM_H
@@ -16,12 +14,12 @@
 extern "C" {
 #endif
 
-/* First octet: one that no protocol of RFC 9443 section 3 begins with */
+/* First byte: no protocol of RFC 9443 section 3 begins with it */
 #define KIW_DGRAM_MARK 0x0d
-/* Second octet: version in the upper half, the lower one is 0 */
+/* Second byte: version in the upper half, 0 in the lower */
 #define KIW_DGRAM_VERSION 0x10
 
-/* The reserved field of DDP, which RDMAP has an STag in, is the Q_Key. */
+/* DDP's field reserved for the ULP, an STag in RDMAP, is the Q_Key. */
 struct kiw_dgram_hdr {
 	u8 mark;
 	u8 version;
@@ -29,8 +27,7 @@ struct kiw_dgram_hdr {
 } __packed;
 
 /*
- * A Send with immediate data: the opcodes of Immediate Data (RFC 7306), with
- * what those carry, and the payload behind it
+ * A Send with immediate data: opcodes and contents of Immediate Data (RFC 7306), then the payload
  */
 struct kiw_dgram_imm_hdr {
 	struct kiw_dgram_hdr hdr;
@@ -39,8 +36,8 @@ struct kiw_dgram_imm_hdr {
 } __packed;
 
 /*
- * Write-Record: a tagged header, and what a target needs to know that gets the
- * segments in any order, and not all of them
+ * Write-Record: a tagged header, and the fields that let a target place segments in any order and
+ * with gaps
  */
 struct kiw_dgram_write_hdr {
 	u8 mark;
@@ -59,15 +56,15 @@ struct kiw_dgram_write_hdr {
 #define KIW_DGRAM_HDR_MAX KIW_DGRAM_WRITE_LEN
 #define KIW_DGRAM_CRC_SIZE 4
 #define KIW_DGRAM_MIN (KIW_DGRAM_HDR_LEN + KIW_DGRAM_CRC_SIZE)
-/* What IPv4 leaves of 65535 octets behind its header and UDP's */
+/* 65535 bytes less the headers of IPv4 and UDP */
 #define KIW_DGRAM_MAX 65507
-/* Payload of the longest message, octets */
+/* Longest payload, bytes */
 #define KIW_DGRAM_MAX_MSG (KIW_DGRAM_MAX - KIW_DGRAM_MIN)
-/* The same of a message with immediate data */
+/* Longest payload with immediate data, bytes */
 #define KIW_DGRAM_MAX_IMM_MSG (KIW_DGRAM_MAX_MSG - KIW_IMM_SIZE)
-/* Payload of the longest segment of a Write-Record, octets */
+/* Longest payload of a Write-Record's segment, bytes */
 #define KIW_DGRAM_MAX_SEG (KIW_DGRAM_MAX - KIW_DGRAM_WRITE_LEN - KIW_DGRAM_CRC_SIZE)
-/* Segments of a Write-Record at most */
+/* Most segments of a Write-Record */
 #define KIW_DGRAM_MAX_SEGS 1024
 
 static_assert(sizeof(struct kiw_dgram_hdr) == KIW_DGRAM_HDR_LEN, "datagram header");
@@ -75,10 +72,10 @@ static_assert(sizeof(struct kiw_dgram_imm_hdr) == KIW_DGRAM_IMM_LEN, "header wit
 static_assert(sizeof(struct kiw_dgram_write_hdr) == KIW_DGRAM_WRITE_LEN, "Write-Record header");
 
 /**
- * enum kiw_dgram_verdict - what a datagram is, as far as its header tells
- * @KIW_DGRAM_OK: a message or segment of this version
- * @KIW_DGRAM_MALFORMED: not of this protocol, or with headers that it hasn't
- * @KIW_DGRAM_OTHER_VERSION: of another version; nothing else was looked at
+ * enum kiw_dgram_verdict - verdict on a datagram's header
+ * @KIW_DGRAM_OK: message or segment of this version
+ * @KIW_DGRAM_MALFORMED: other protocol, or bad headers
+ * @KIW_DGRAM_OTHER_VERSION: other version; nothing else was checked
  */
 enum kiw_dgram_verdict {
 	KIW_DGRAM_OK = 0,
@@ -87,12 +84,12 @@ enum kiw_dgram_verdict {
 };
 
 /**
- * struct kiw_dgram_write - a Write-Record, which all of its segments tell alike
- * @stag: buffer at the target, not yet judged
- * @to: tagged offset of the message's first octet, not yet judged
- * @id: which message of its sender
- * @length: octets of the message; at most KIW_DGRAM_MAX_SEGS times @seg_size
- * @seg_size: octets of each segment but the last, 1..KIW_DGRAM_MAX_SEG
+ * struct kiw_dgram_write - a Write-Record; the same in each of its segments
+ * @stag: buffer at the target, unchecked
+ * @to: tagged offset of the message's first byte, unchecked
+ * @id: number of the message at its sender
+ * @length: bytes of the message; at most KIW_DGRAM_MAX_SEGS times @seg_size
+ * @seg_size: bytes of each segment but the last, 1..KIW_DGRAM_MAX_SEG
  */
 struct kiw_dgram_write {
 	u32 stag;
@@ -102,18 +99,16 @@ struct kiw_dgram_write {
 	u32 seg_size;
 };
 
-/**
- * struct kiw_dgram - a parsed header
- * @is_write: a segment of a Write-Record, else a Send
- * @solicited: the receiver is to be woken also where it waits for such messages only
- * @has_imm: of a Send: it carries immediate data
- * @hdr_len: octets in front of the payload
- * @qkey: Q_Key of the sender, not yet judged
- * @msn: of a Send: number of the message among those of its sender; nothing follows from it
- * @imm: with @has_imm, as the sender gave them
- * @payload_len: octets of the payload, 0..KIW_DGRAM_MAX_MSG
- * @write: of a segment: its message
- * @offset: of a segment: octets of the message in front of it, a multiple of @write.seg_size
+/*
+ * A parsed header.
+ * @is_write: segment of a Write-Record, else a Send
+ * @hdr_len: bytes before the payload
+ * @qkey: unchecked
+ * @msn: Send: its number at the sender; informational
+ * @imm: with @has_imm, as sent
+ * @payload_len: 0..KIW_DGRAM_MAX_MSG bytes
+ * @write: segment: its message
+ * @offset: segment: bytes of the message before it, a multiple of @write.seg_size
  */
 struct kiw_dgram {
 	bool is_write;
@@ -128,67 +123,40 @@ struct kiw_dgram {
 	u32 offset;
 };
 
-/** kiw_dgram_seg_len() - octets of the segment at an offset; there is one */
+/** kiw_dgram_seg_len() - bytes of the segment at @offset, which must exist */
 static inline u32 kiw_dgram_seg_len(const struct kiw_dgram_write *w, u32 offset)
 {
 	return min_t(u32, w->seg_size, w->length - offset);
 }
 
-/** kiw_dgram_segs() - segments of a message, at least one */
+/** kiw_dgram_segs() - segments of a message, at least 1 */
 static inline u32 kiw_dgram_segs(const struct kiw_dgram_write *w)
 {
 	return w->length ? (w->length - 1) / w->seg_size + 1 : 1;
 }
 
 /**
- * kiw_dgram_parse() - take the header of a datagram apart
- * @p: first octets of what UDP carries: KIW_DGRAM_HDR_MAX, or all if there are fewer
- * @len: how many UDP carries, 0..65535
+ * kiw_dgram_parse() - parse the header of a datagram
+ * @p: first bytes of the UDP payload: KIW_DGRAM_HDR_MAX, or all
+ * @len: bytes of the UDP payload, 0..65535
  * @d: output, valid with %KIW_DGRAM_OK
  *
- * Checks in this order: length, first octet, version, then the DDP header as
- * kiw_seg_parse() does. Sends, with or without Solicited Event and immediate
- * data, are whole in their datagram. Of a Write, length, offset and segment size
- * have to agree with each other, with the payload and with the L bit, so that
- * segments of a message are either the same or apart. The CRC is the caller's;
- * until it was found good, nothing may be done but to drop the datagram.
+ * Checks in this order: length, first byte, version, DDP header as kiw_seg_parse(). A Send is whole
+ * in its datagram. Length, offset and segment size of a Write must agree with each other, with the
+ * payload and with the L bit, so that segments of a message never overlap. The caller verifies the
+ * CRC; until then it may only drop the datagram.
  *
- * Return: see enum kiw_dgram_verdict.
+ * Return: enum kiw_dgram_verdict.
  */
 enum kiw_dgram_verdict kiw_dgram_parse(const u8 *p, u32 len, struct kiw_dgram *d);
 
-/**
- * kiw_dgram_build() - write the header of a datagram
- * @p: KIW_DGRAM_HDR_LEN octets
- * @solicited: see struct kiw_dgram
- * @qkey: Q_Key
- * @msn: number of the message
- *
- * Return: KIW_DGRAM_HDR_LEN.
- */
+/** kiw_dgram_build() - write the header of a datagram, KIW_DGRAM_HDR_LEN bytes */
 u32 kiw_dgram_build(void *p, bool solicited, u32 qkey, u32 msn);
 
-/**
- * kiw_dgram_build_imm() - the same for a message with immediate data
- * @p: KIW_DGRAM_IMM_LEN octets
- * @solicited: see struct kiw_dgram
- * @qkey: Q_Key
- * @msn: number of the message
- * @imm: immediate data
- *
- * Return: KIW_DGRAM_IMM_LEN.
- */
+/** kiw_dgram_build_imm() - write a header with immediate data, KIW_DGRAM_IMM_LEN bytes */
 u32 kiw_dgram_build_imm(void *p, bool solicited, u32 qkey, u32 msn, __be32 imm);
 
-/**
- * kiw_dgram_build_write() - write the header of a segment of a Write-Record
- * @p: KIW_DGRAM_WRITE_LEN octets
- * @w: the message
- * @offset: octets of it in front of the segment
- * @qkey: Q_Key
- *
- * Return: KIW_DGRAM_WRITE_LEN.
- */
+/** kiw_dgram_build_write() - write a Write-Record's header, KIW_DGRAM_WRITE_LEN bytes */
 u32 kiw_dgram_build_write(void *p, const struct kiw_dgram_write *w, u32 offset, u32 qkey);
 
 #ifdef __cplusplus

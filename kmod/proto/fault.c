@@ -20,7 +20,7 @@ enum kiw_err kiw_region_rdmap_error(enum kiw_region_fault fault)
 	return KIW_ERR_RDMAP_UNSPECIFIED;
 }
 
-/* A missing right has no code in DDP; RDMAP's is what most peers send. */
+/* DDP lacks a code for a missing right; most peers send RDMAP's. */
 enum kiw_err kiw_region_ddp_error(enum kiw_region_fault fault)
 {
 	switch (fault) {

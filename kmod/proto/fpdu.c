@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "fpdu.h"
 
-/* Octets that travel between two markers */
+/* Bytes between two markers */
 #define MARKER_RUN (KIW_MARKER_SPACING - KIW_MARKER_SIZE)
 
 u32 kiw_mulpdu(u32 emss, bool markers)
 {
 	u32 cost = KIW_FPDU_OVERHEAD + emss % 4;
 
-	/* The largest ULPDU fits anyway; also keeps the sums below from overflowing */
+	/* The largest ULPDU fits; also prevents overflow below. */
 	if (emss > 2 * KIW_ULPDU_MAX)
 		return KIW_ULPDU_MAX;
 
@@ -48,7 +48,7 @@ u32 kiw_marker_count(const struct kiw_marker *mk, u32 n)
 
 static void marker_step(struct kiw_marker *mk)
 {
-	/* A marker in front of the FPDU is not part of the distance to ULPDU_Length */
+	/* FPDUPTR does not count a marker before the FPDU. */
 	mk->ptr += mk->ptr ? KIW_MARKER_SPACING : MARKER_RUN;
 	mk->gap = MARKER_RUN;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * MPA start-up: Request and Reply frames and what two sides agree on with them
- * (RFC 5044 section 7.1, RFC 6581).
+ * MPA start-up: Request, Reply and the resulting terms (RFC 5044 section 7.1, RFC 6581).
  *
  *	initiator				responder
  *	kiw_mpa_request()
@@ -21,7 +20,7 @@
 extern "C" {
 #endif
 
-/* IRD or ORD that is not for MPA to negotiate, RFC 6581 section 9.1 */
+/* IRD or ORD not negotiated by MPA (RFC 6581 section 9.1) */
 #define KIW_DEPTH_UNSET 0x3fff
 #define KIW_DEPTH_MAX 0x3ffe
 
@@ -36,12 +35,12 @@ enum kiw_mpa_kind {
 };
 
 /**
- * enum kiw_mpa_bad - why a start-up frame is malformed
- * @KIW_MPA_BAD_NONE: it is not
- * @KIW_MPA_BAD_KEY: first 16 octets are not the key that is due
+ * enum kiw_mpa_bad - fault of a start-up frame
+ * @KIW_MPA_BAD_NONE: none
+ * @KIW_MPA_BAD_KEY: wrong key in the first 16 bytes
  * @KIW_MPA_BAD_REV: neither revision 1 nor 2
- * @KIW_MPA_BAD_PD_LEN: more than 512 octets of private data announced
- * @KIW_MPA_BAD_V2: enhanced, but no room for the v2 word
+ * @KIW_MPA_BAD_PD_LEN: more than 512 bytes of private data announced
+ * @KIW_MPA_BAD_V2: enhanced, without room for the v2 word
  */
 enum kiw_mpa_bad {
 	KIW_MPA_BAD_NONE,
@@ -51,26 +50,21 @@ enum kiw_mpa_bad {
 	KIW_MPA_BAD_V2,
 };
 
-/**
- * struct kiw_mpa_frame - contents of a Request or Reply
- * @kind: which of both
- * @rev: revision, 1 or 2
- * @reject: Reply only, connection refused
- * @crc: CRC wanted
- * @markers: sender of the frame wants to receive markers
- * @large: sender of the frame takes FPDUs beyond one TCP segment (private)
- * @ext: sender of the frame takes Immediate Data and atomics (private)
- * @enhanced: the v2 word is present, the next four fields are valid
- * @p2p: peer-to-peer model, an RTR message opens the stream
+/*
+ * Contents of a Request or Reply; flags are the sender's.
+ * @reject: Reply: connection refused
+ * @markers: wants to receive markers
+ * @large: accepts FPDUs beyond one TCP segment (private)
+ * @ext: accepts Immediate Data and atomics (private)
+ * @enhanced: the v2 word is present: @p2p to @ord are valid
+ * @p2p: peer-to-peer model: an RTR message opens the stream
  * @rtr: KIW_RTR_*, 0 unless @p2p
- * @ird: as the sender of the frame sees it, 0..0x3fff
- * @ord: likewise
+ * @ird, @ord: 0..0x3fff
  * @pd: ULP's private data; after parsing it points into the parsed buffer
- * @pd_len: its octets, the v2 word not counted
- * @need: after %KIW_MORE, octets the parser wants to see from the start
- * @len: after %KIW_DONE, octets of the whole frame; anything behind is not
- *	part of it
- * @bad: after %KIW_BAD, why
+ * @pd_len: its bytes, without the v2 word
+ * @need: with %KIW_MORE, bytes needed from the start
+ * @len: with %KIW_DONE, bytes of the frame
+ * @bad: with %KIW_BAD, the fault
  */
 struct kiw_mpa_frame {
 	enum kiw_mpa_kind kind;
@@ -93,27 +87,21 @@ struct kiw_mpa_frame {
 };
 
 /**
- * kiw_mpa_parse() - read a start-up frame
- * @buf: octets from the start of the stream
- * @have: how many are there
- * @kind: which frame is due
- * @f: output, complete only after %KIW_DONE
+ * kiw_mpa_parse() - parse a start-up frame
+ * @buf: first bytes of the stream
+ * @have: bytes at @buf
+ * @kind: due frame
+ * @f: output, complete with %KIW_DONE only
  *
- * Anything malformed is noticed as soon as the octets that show it arrived.
- * Reserved bits and R in a Request are ignored. Never answer a malformed
- * Request, close the stream (RFC 5044 section 7.1.2).
+ * Reports a fault with the first bytes that show it. Ignores reserved bits, and R in a Request.
+ * Close the stream after a malformed Request, without an answer (RFC 5044 section 7.1.2).
  *
  * Return: %KIW_DONE, %KIW_MORE with @f->need, %KIW_BAD with @f->bad.
  */
 enum kiw_step kiw_mpa_parse(const u8 *buf, size_t have, enum kiw_mpa_kind kind,
 			    struct kiw_mpa_frame *f);
 
-/**
- * kiw_mpa_pd_max() - private data a frame has room for
- * @f: frame, @enhanced set or not
- *
- * Return: 512, or 508 beside the v2 word.
- */
+/** kiw_mpa_pd_max() - most bytes of private data: 512, or 508 beside the v2 word */
 static inline u16 kiw_mpa_pd_max(const struct kiw_mpa_frame *f)
 {
 	return f->enhanced ? KIW_MPA_PD_MAX - sizeof(struct kiw_mpa_v2) : KIW_MPA_PD_MAX;
@@ -121,26 +109,25 @@ static inline u16 kiw_mpa_pd_max(const struct kiw_mpa_frame *f)
 
 /**
  * kiw_mpa_build() - write a start-up frame
- * @p: up to KIW_MPA_FRAME_MAX octets
+ * @p: up to KIW_MPA_FRAME_MAX bytes
  * @f: contents; @pd_len at most kiw_mpa_pd_max(), @pd may be NULL if it is 0
  *
- * Return: octets written.
+ * Return: bytes written.
  */
 u32 kiw_mpa_build(void *p, const struct kiw_mpa_frame *f);
 
 /**
- * struct kiw_mpa_cfg - what this side wants of a connection
- * @rev: highest revision to speak, 1 or 2. An initiator asks with exactly this
- *	one, and 2 always means enhanced.
- * @crc: want CRC; RFC default is true
- * @markers: want to receive markers
- * @p2p: initiator only, ask for the peer-to-peer model; takes @rev 2
- * @large: take FPDUs beyond one TCP segment, and send them if the peer does
- * @ext: take Immediate Data and atomics, and send them if the peer does
- * @rtr: KIW_RTR_* this side is able to use, not 0 if @p2p or responder
- * @ird: incoming Reads and Atomics to hold, 0..KIW_DEPTH_MAX
- * @ord: outgoing ones to have under way, 0..KIW_DEPTH_MAX
- * @ird_max: responder only, how far @ird may be raised to satisfy the peer
+ * struct kiw_mpa_cfg - terms that this side wants
+ * @rev: highest revision, 1 or 2. An initiator uses exactly this one; 2 means enhanced
+ * @crc: use CRCs; RFC's default is true
+ * @markers: receive markers
+ * @p2p: initiator: peer-to-peer model; needs @rev 2
+ * @large: accept FPDUs beyond one TCP segment, and send them if the peer accepts them
+ * @ext: accept Immediate Data and atomics, and send them if the peer accepts them
+ * @rtr: usable KIW_RTR_*, not 0 if @p2p or responder
+ * @ird: inbound depth, 0..KIW_DEPTH_MAX
+ * @ord: outbound depth, 0..KIW_DEPTH_MAX
+ * @ird_max: responder: limit for raising @ird to the peer's ORD
  */
 struct kiw_mpa_cfg {
 	u8 rev;
@@ -155,21 +142,14 @@ struct kiw_mpa_cfg {
 	u16 ird_max;
 };
 
-/**
- * struct kiw_mpa_result - what was agreed
- * @rev: revision of the Reply
+/*
+ * Agreed terms.
  * @enhanced: IRD and ORD were exchanged
- * @crc: generate and check CRC
- * @markers_tx: insert markers
- * @markers_rx: expect markers
  * @large: FPDUs may exceed one TCP segment, both directions
- * @ext: Immediate Data and atomics may be sent, both directions
+ * @ext: Immediate Data and atomics are allowed, both directions
  * @p2p: an RTR message opens the stream
- * @rtr: initiator: the one to send; responder: the ones that may come
- * @ird: own final value
- * @ord: own final value
- * @peer_ird: as the peer stated it, KIW_DEPTH_UNSET if it did not
- * @peer_ord: likewise
+ * @rtr: initiator: the one to send; responder: those that may come
+ * @peer_ird, @peer_ord: as stated, or KIW_DEPTH_UNSET
  */
 struct kiw_mpa_result {
 	u8 rev;
@@ -188,30 +168,27 @@ struct kiw_mpa_result {
 };
 
 /**
- * kiw_mpa_request() - compose the Request of an initiator
- * @local: what this side wants
- * @req: output without private data, for the caller to add
+ * kiw_mpa_request() - initiator: compose the Request
+ * @local: wanted terms
+ * @req: output; the caller adds private data
  *
- * ORD is stated as at least 1 if a Read may serve as RTR.
+ * States an ORD of at least 1 if a Read may serve as RTR.
  */
 void kiw_mpa_request(const struct kiw_mpa_cfg *local, struct kiw_mpa_frame *req);
 
 /**
  * kiw_mpa_answer() - responder: compose the Reply and settle the terms
- * @local: what this side wants
- * @req: Request as parsed
- * @rep: output without private data, for the caller to add. For a rejection
- *	set @rep->reject.
+ * @local: wanted terms
+ * @req: parsed Request
+ * @rep: output; the caller adds private data, and sets @rep->reject to refuse
  * @res: output, valid for an accepted connection
  *
- * Never states more ORD than the peer has IRD; raises IRD to the peer's ORD as
- * far as @local->ird_max allows, and to 1 if a Read may serve as RTR. RFC 6581
- * sections 9 and 10.
+ * States at most the peer's IRD as ORD. Raises IRD to the peer's ORD, up to @local->ird_max, and to
+ * 1 if a Read may serve as RTR (RFC 6581 sections 9 and 10).
  *
- * Return: %KIW_OK; %KIW_ERR_LLP_IRD if the peer's ORD exceeds what this side
- * can hold: rejecting with @rep tells the peer the limit, accepting makes it
- * lower its ORD; %KIW_ERR_LLP_FRAME if the revision is beyond @local->rev:
- * close without answer.
+ * Return: %KIW_OK; %KIW_ERR_LLP_IRD if the peer's ORD is too high: rejecting with @rep tells the
+ * peer the limit, accepting makes it lower its ORD; %KIW_ERR_LLP_FRAME if the revision exceeds
+ * @local->rev: close without answer.
  */
 enum kiw_err kiw_mpa_answer(const struct kiw_mpa_cfg *local, const struct kiw_mpa_frame *req,
 			    struct kiw_mpa_frame *rep, struct kiw_mpa_result *res);
@@ -219,14 +196,12 @@ enum kiw_err kiw_mpa_answer(const struct kiw_mpa_cfg *local, const struct kiw_mp
 /**
  * kiw_mpa_conclude() - initiator: settle the terms
  * @local: as given to kiw_mpa_request()
- * @req: Request as sent
- * @rep: Reply as parsed, not a rejection
- * @res: output; filled as far as possible also with an error, so that a
- *	Terminate can be framed
+ * @req: sent Request
+ * @rep: parsed Reply, not a rejection
+ * @res: output; on an error filled as far as possible, to frame a Terminate
  *
- * Return: %KIW_OK; %KIW_ERR_LLP_IRD or %KIW_ERR_LLP_RTR to be sent as
- * Terminate (RFC 6581 sections 9.1 and 9.2); %KIW_ERR_LLP_FRAME if the Reply
- * does not fit the Request: close.
+ * Return: %KIW_OK; %KIW_ERR_LLP_IRD or %KIW_ERR_LLP_RTR to send as Terminate (RFC 6581 sections 9.1
+ * and 9.2); %KIW_ERR_LLP_FRAME if the Reply does not fit the Request: close.
  */
 enum kiw_err kiw_mpa_conclude(const struct kiw_mpa_cfg *local, const struct kiw_mpa_frame *req,
 			      const struct kiw_mpa_frame *rep, struct kiw_mpa_result *res);

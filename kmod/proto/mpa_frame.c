@@ -65,7 +65,7 @@ enum kiw_step kiw_mpa_parse(const u8 *buf, size_t have, enum kiw_mpa_kind kind,
 		return frame_bad(f, KIW_MPA_BAD_REV);
 	if (pd_len > KIW_MPA_PD_MAX)
 		return frame_bad(f, KIW_MPA_BAD_PD_LEN);
-	/* In revision 1 this bit is reserved */
+	/* Revision 1 reserves this bit. */
 	f->enhanced = hdr->rev == KIW_MPA_REV_2 && (hdr->flags & KIW_MPA_ENHANCED);
 	if (f->enhanced && pd_len < sizeof(struct kiw_mpa_v2))
 		return frame_bad(f, KIW_MPA_BAD_V2);

@@ -24,7 +24,7 @@ void kiw_mpa_request(const struct kiw_mpa_cfg *local, struct kiw_mpa_frame *req)
 	}
 }
 
-/* Terms that follow from both frames in the same way on either side */
+/* Terms that both sides derive alike from both frames */
 static void settle(const struct kiw_mpa_frame *own, const struct kiw_mpa_frame *peer,
 		   struct kiw_mpa_result *res)
 {
@@ -56,7 +56,7 @@ enum kiw_err kiw_mpa_answer(const struct kiw_mpa_cfg *local, const struct kiw_mp
 	rep->enhanced = req->enhanced;
 
 	if (req->p2p) {
-		/* The RFC wants an offer even where nothing matches */
+		/* The RFC wants an offer even without a match. */
 		rep->p2p = true;
 		rep->rtr = local->rtr & req->rtr ? local->rtr & req->rtr : local->rtr;
 		if (rep->rtr & KIW_RTR_READ) {
@@ -87,7 +87,7 @@ enum kiw_err kiw_mpa_answer(const struct kiw_mpa_cfg *local, const struct kiw_mp
 	return req->rev > local->rev ? KIW_ERR_LLP_FRAME : err;
 }
 
-/* Cheapest first: a Write touches nothing, a Read takes a slot, a Send a buffer */
+/* Cheapest first: a Write uses nothing, a Read a slot, a Send a receive buffer. */
 static u8 choose_rtr(u8 mask)
 {
 	if (mask & KIW_RTR_WRITE)

@@ -2,9 +2,9 @@
 #include "number.h"
 
 #define NUMBER_MAGIC "kiwN"
-/* Of the flags; the others are 0 */
+/* Flags; the others are 0 */
 #define NUMBER_READY 0x01
-#define NUMBER_LIMITED 0x02 /* only with the first */
+#define NUMBER_LIMITED 0x02 /* only with NUMBER_READY */
 
 /* All versions begin like this, rejections included. */
 struct number_head {
@@ -14,7 +14,7 @@ struct number_head {
 	u8 reserved[2];
 } __packed;
 
-/* All fields are big endian, numbers and PSNs below 2^24. */
+/* All fields are big endian; numbers and PSNs are below 2^24. */
 struct number_data {
 	struct number_head head;
 	__be32 from;
@@ -71,7 +71,7 @@ void kiw_number_reply(u8 *b, const struct kiw_number *own, const struct kiw_numb
 		.limited = own->ready && own->limited,
 	};
 
-	/* An end that may not send yet knows no PSN but the one that it was just told. */
+	/* An end that may not send yet knows only the PSN that it just received. */
 	if (own->ready)
 		said.psn = req->ready ? own->sq_psn : own->rq_psn;
 	number_write(b, &said);
@@ -128,7 +128,7 @@ enum kiw_number_proof kiw_number_proves(const struct kiw_number *own,
 	if (rep->from != req->to || rep->to != req->from || rep->nonce != req->nonce)
 		return KIW_NUMBER_WRONG;
 	if (!req->ready) {
-		/* Such a Request is answered by an end that may send, and by no other. */
+		/* Only an end that may send answers such a Request. */
 		if (!rep->ready)
 			return KIW_NUMBER_WRONG;
 		if (!own->ready)

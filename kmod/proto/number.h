@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Connecting by queue pair number. InfiniBand's programs exchange addresses,
- * numbers and PSNs of their queue pairs among themselves and then name the
- * peer's; there is no connection manager. One of the two ends makes the TCP
- * connection, and the private data of MPA's Request and Reply say which queue
- * pairs are meant. No standard has it; Documentation/protocol.md does.
+ * Connecting by queue pair number (Documentation/protocol.md). Programs for InfiniBand exchange
+ * addresses, numbers and PSNs of their queue pairs without a connection manager. One end makes the
+ * TCP connection; the private data of MPA's Request and Reply name the queue pairs.
  *
- * Each end tells one of the two PSNs, and never the one that the other end
- * proves: the Request that of the direction in which the end that dials is
- * ready, the Reply the other one.
+ * Each end states one of the two PSNs, never the one that the other end proves: the Request that of
+ * a direction in which the dialing end is ready, the Reply the other.
  */
 #ifndef KIW_PROTO_NUMBER_H
 #define KIW_PROTO_NUMBER_H
@@ -26,14 +23,13 @@ extern "C" {
 #define KIW_QPN_MASK 0xffffffU
 
 /**
- * struct kiw_number - what an end knows of itself, and of the end that it wants
- * @from: number of its queue pair
- * @to: number of the peer's
- * @sq_psn: PSN that it was given for what it sends, valid if @ready
- * @rq_psn: PSN that it was given for what it receives
- * @ready: it may send (RTS)
- * @limited: its messages needn't wait for a receive without end, valid if
- *	@ready
+ * struct kiw_number - an end's view of itself and of its peer
+ * @from: own queue pair number
+ * @to: peer's queue pair number
+ * @sq_psn: PSN of sending, valid if @ready
+ * @rq_psn: PSN of receiving
+ * @ready: may send (RTS)
+ * @limited: its messages need not wait for a receive without end, valid if @ready
  */
 struct kiw_number {
 	u32 from;
@@ -45,16 +41,15 @@ struct kiw_number {
 };
 
 /**
- * struct kiw_number_said - what a Request or a Reply says
- * @from: number of the sender's queue pair
- * @to: number of the queue pair that it wants
- * @psn: in a Request, the sender's sq_psn if it is @ready, and else its
- *	rq_psn; in a Reply of an end that is @ready, the other one of the two,
- *	as the answering end knows it, and else 0
- * @nonce: in a Request anything, and in a Reply the same as in the Request
+ * struct kiw_number_said - contents of a Request or a Reply
+ * @from: sender's queue pair number
+ * @to: wanted queue pair number
+ * @psn: Request: sq_psn if @ready, else rq_psn. Reply: if @ready, the other one, as the answering
+ *	end knows it; else 0
+ * @nonce: Request: any; Reply: that of the Request
  * @ready: the sender may send (RTS)
- * @limited: its messages needn't wait for a receive without end
- * @version: of the format, also where it isn't ours and nothing else is known
+ * @limited: its messages need not wait for a receive without end
+ * @version: of the format; if it is another, nothing else is known
  */
 struct kiw_number_said {
 	u32 from;
@@ -66,91 +61,58 @@ struct kiw_number_said {
 	u8 version;
 };
 
-/** enum kiw_number_form - what private data are */
+/** Verdict on private data */
 enum kiw_number_form {
 	KIW_NUMBER_GOOD,
 	KIW_NUMBER_OTHER_VERSION,
 	KIW_NUMBER_MALFORMED,
 };
 
-/** enum kiw_number_proof - what a Reply proves to the end that dialed */
+/** A Reply's proof to the end that dialed */
 enum kiw_number_proof {
-	KIW_NUMBER_WRONG,	/* it is none for this Request, or its PSN is wrong */
-	KIW_NUMBER_PROVED,	/* it tells the PSN that the Request didn't */
-	KIW_NUMBER_UNPROVED,	/* its end isn't ready, and knows no other PSN */
-	KIW_NUMBER_LATER,	/* it tells our future sq_psn, which we don't know yet */
+	KIW_NUMBER_WRONG,	/* not for this Request, or wrong PSN */
+	KIW_NUMBER_PROVED,	/* states the PSN that the Request did not */
+	KIW_NUMBER_UNPROVED,	/* its end is not ready, and knows no other PSN */
+	KIW_NUMBER_LATER,	/* states our future sq_psn, still unknown to us */
 };
 
 /**
- * kiw_number_request() - write the private data of a Request
- * @b: %KIW_NUMBER_LEN octets
- * @own: the end that dials
+ * kiw_number_request() - write private data of a Request
+ * @b: %KIW_NUMBER_LEN bytes
+ * @own: dialing end
  * @nonce: random
- * @said: the same, to compare the Reply with
+ * @said: its contents, to compare the Reply with
  */
 void kiw_number_request(u8 *b, const struct kiw_number *own, u64 nonce,
 			struct kiw_number_said *said);
 
-/**
- * kiw_number_reply() - write the private data of a Reply
- * @b: %KIW_NUMBER_LEN octets
- * @own: the end that answers
- * @req: the Request, which kiw_number_answers() found to be right
- */
+/** kiw_number_reply() - write a Reply, %KIW_NUMBER_LEN bytes, to an accepted Request */
 void kiw_number_reply(u8 *b, const struct kiw_number *own, const struct kiw_number_said *req);
 
-/**
- * kiw_number_reject() - write the private data of a rejection
- * @b: %KIW_NUMBER_REJECT_LEN octets
- *
- * They say the version, and nothing about any queue pair.
- */
+/** kiw_number_reject() - write a rejection, %KIW_NUMBER_REJECT_LEN bytes: only the version */
 void kiw_number_reject(u8 *b);
 
-/**
- * kiw_number_parse() - read private data of a Request or a Reply
- * @b: octets
- * @len: how many
- * @said: what they say
- *
- * Return: whether they are of this format and version.
- */
+/** kiw_number_parse() - parse private data of a Request or a Reply, @len bytes */
 enum kiw_number_form kiw_number_parse(const u8 *b, u32 len, struct kiw_number_said *said);
 
 /**
- * kiw_number_answers() - is a Request from the peer of an end, and for this end
- * @own: the end that is dialed
- * @req: the Request
+ * kiw_number_answers() - does a Request come from an end's peer, for this end
+ * @own: dialed end
+ * @req: Request
  *
- * The PSN is what a stranger can't know. Where neither end may send yet there
- * is none that both know, and the Request waits.
+ * A stranger does not know the PSN. If neither end may send yet, they share none, and the Request
+ * waits.
  *
- * Return: whether it is.
+ * Return: whether it does.
  */
 bool kiw_number_answers(const struct kiw_number *own, const struct kiw_number_said *req);
 
-/**
- * kiw_number_proves() - is a Reply from the peer of an end
- * @own: the end that dialed
- * @req: its Request
- * @rep: the Reply
- *
- * Return: what the Reply proves.
- */
+/** kiw_number_proves() - does Reply @rep to own Request @req come from the peer */
 enum kiw_number_proof kiw_number_proves(const struct kiw_number *own,
 					const struct kiw_number_said *req,
 					const struct kiw_number_said *rep);
 
-/**
- * kiw_number_dials() - which of two ends makes the connection
- * @own: this end's address, 16 octets
- * @own_qpn: and number
- * @peer: the other end's address
- * @peer_qpn: and number
- *
- * Return: whether it is this one: the one with the greater address, or, at the
- * same address, the greater number.
- */
+/** kiw_number_dials() - does this end dial: greater address (16 bytes), else greater number */
 bool kiw_number_dials(const u8 *own, u32 own_qpn, const u8 *peer, u32 peer_qpn);
 
 #ifdef __cplusplus

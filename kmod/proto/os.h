@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/*
- * The few kernel facilities the protocol library uses, so that the same files
- * build into the module, into the unit tests and into fuzzers.
- */
+/* Kernel facilities of the protocol library, which also builds into tests and fuzzers. */
 #ifndef KIW_PROTO_OS_H
 #define KIW_PROTO_OS_H
 
@@ -82,9 +79,9 @@ static inline void put_unaligned_be16(u16 v, void *p)
 #endif /* __KERNEL__ */
 
 /**
- * kiw_fetch_to_write() - ask for memory that will be written soon; another CPU may have it
- * @p: where it begins; needn't be valid
- * @n: octets, 0 allowed; the last line is left out where they begin in the midst of one
+ * kiw_fetch_to_write() - prefetch memory for writing that another CPU may own
+ * @p: start; need not be valid
+ * @n: bytes, 0 allowed; omits the last line if @p is inside a line
  */
 static inline void kiw_fetch_to_write(const void *p, size_t n)
 {
@@ -93,10 +90,10 @@ static inline void kiw_fetch_to_write(const void *p, size_t n)
 }
 
 /**
- * enum kiw_step - outcome of one attempt to parse octets that arrive piecemeal
- * @KIW_DONE: everything asked for was there and is good
- * @KIW_MORE: come back with more octets; the output's @need says how many
- * @KIW_BAD: the octets are wrong, more of them will not help
+ * enum kiw_step - result of parsing a partial input
+ * @KIW_DONE: complete and good
+ * @KIW_MORE: call again with @need bytes
+ * @KIW_BAD: wrong; more bytes will not help
  */
 enum kiw_step {
 	KIW_DONE,

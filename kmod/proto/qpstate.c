@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "qpstate.h"
 
-/* What goes with the error state */
+/* Actions of the error state */
 #define FLUSH (KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | KIW_ACT_LAST_WQE)
 #define STOP (KIW_ACT_STOP_RX | KIW_ACT_STOP_TX)
-/* The stream ends at once, by our own will or because it is gone already */
+/* The stream ends at once, by our decision or because it is gone. */
 #define BREAK (STOP | KIW_ACT_ABORT | FLUSH | KIW_ACT_CLOSED)
 
 #define TO(state, actions) { KIW_QP_##state, true, (actions) }
 
-/* Where a row has no entry the event is not valid in that state */
+/* Events without an entry are not valid in that state. */
 static const struct kiw_qp_step qp_steps[KIW_QP_STATES][KIW_EVENTS] = {
 	[KIW_QP_IDLE] = {
 		[KIW_EV_CONNECTED] = TO(RTS, KIW_ACT_START),
@@ -47,7 +47,7 @@ static const struct kiw_qp_step qp_steps[KIW_QP_STATES][KIW_EVENTS] = {
 		[KIW_EV_ACTIVITY] = TO(ERROR, BREAK),
 		[KIW_EV_CLOSE_DONE] = TO(IDLE, STOP | KIW_ACT_CLOSED),
 	},
-	/* The first error is the one that counts, later ones change nothing */
+	/* The first error counts. */
 	[KIW_QP_TERMINATE] = {
 		[KIW_EV_CLOSE] = TO(TERMINATE, 0),
 		[KIW_EV_CLOSE_BUSY] = TO(TERMINATE, 0),
@@ -61,7 +61,7 @@ static const struct kiw_qp_step qp_steps[KIW_QP_STATES][KIW_EVENTS] = {
 		[KIW_EV_ACTIVITY] = TO(TERMINATE, 0),
 		[KIW_EV_CLOSE_DONE] = TO(ERROR, FLUSH | KIW_ACT_CLOSED),
 	},
-	/* Work may still be posted and is flushed as it comes; the rest is late news */
+	/* Posted work is flushed as it comes; other events are late. */
 	[KIW_QP_ERROR] = {
 		[KIW_EV_CLOSE] = TO(ERROR, 0),
 		[KIW_EV_CLOSE_BUSY] = TO(ERROR, 0),

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The states of a queue pair and what moves it between them (RDMA Consortium
- * verbs, RFC 5040 section 6). One table holds all of it; looking a step up has
- * no side effect, carrying out its actions is the caller's job.
+ * States of a queue pair and their transitions, in one table (RDMA Consortium verbs, RFC 5040
+ * section 6). A look-up does not change anything; the caller carries out the actions.
  */
 #ifndef KIW_PROTO_QPSTATE_H
 #define KIW_PROTO_QPSTATE_H
@@ -14,7 +13,7 @@ extern "C" {
 #endif
 
 /**
- * enum kiw_qp_state - states, with the verbs state each is shown as
+ * enum kiw_qp_state - states, and the verbs state of each
  * @KIW_QP_IDLE: no stream (RESET, INIT)
  * @KIW_QP_RTS: full operation (RTS)
  * @KIW_QP_CLOSING: orderly close under way (SQD)
@@ -32,19 +31,18 @@ enum kiw_qp_state {
 };
 
 /**
- * enum kiw_qp_event - what can happen to a queue pair
+ * enum kiw_qp_event - events of a queue pair
  * @KIW_EV_CONNECTED: start-up succeeded, the stream is ready
- * @KIW_EV_CLOSE: owner wants an orderly close, no work pending
- * @KIW_EV_CLOSE_BUSY: same with sends, Reads or inbound Reads pending
- * @KIW_EV_MODIFY_TERM: owner wants the Terminate state
- * @KIW_EV_MODIFY_ERR: owner wants the error state, or an abrupt disconnect
- * @KIW_EV_MODIFY_RESET: owner wants it idle; in the error state the caller
- *	makes sure that both queues are empty
- * @KIW_EV_PEER_FIN: peer closed its direction between messages, no work pending
- * @KIW_EV_PEER_FIN_BUSY: same with work pending, or inside an FPDU
- * @KIW_EV_LLP_LOST: stream was reset or timed out, also while being closed
- * @KIW_EV_LOCAL_ERROR: this side found an error the peer shall be told
- * @KIW_EV_TERM_RECEIVED: peer sent a Terminate
+ * @KIW_EV_CLOSE: orderly close by the owner, no work pending
+ * @KIW_EV_CLOSE_BUSY: with sends, Reads or inbound Reads pending
+ * @KIW_EV_MODIFY_TERM: the owner wants the Terminate state
+ * @KIW_EV_MODIFY_ERR: the owner wants the error state, or an abrupt disconnect
+ * @KIW_EV_MODIFY_RESET: the owner wants it idle; in the error state, both queues are empty
+ * @KIW_EV_PEER_FIN: the peer closed its direction between messages, no work pending
+ * @KIW_EV_PEER_FIN_BUSY: with work pending, or inside an FPDU
+ * @KIW_EV_LLP_LOST: the stream was reset or timed out, also while being closed
+ * @KIW_EV_LOCAL_ERROR: this side found an error to report
+ * @KIW_EV_TERM_RECEIVED: Terminate of the peer
  * @KIW_EV_ACTIVITY: an FPDU arrived or a send was posted
  * @KIW_EV_CLOSE_DONE: both directions are closed and nothing is left to send
  * @KIW_EVENTS: number of events
@@ -66,10 +64,10 @@ enum kiw_qp_event {
 	KIW_EVENTS,
 };
 
-/* Actions, to be carried out in rising bit order */
+/* Actions, carried out in rising bit order */
 #define KIW_ACT_START 0x0001 /* reset all sequence numbers, begin to work */
-#define KIW_ACT_STOP_RX 0x0002 /* drop whatever arrives from now on */
-#define KIW_ACT_STOP_TX 0x0004 /* start no further message but a Terminate */
+#define KIW_ACT_STOP_RX 0x0002 /* drop arriving bytes */
+#define KIW_ACT_STOP_TX 0x0004 /* start no message but a Terminate */
 #define KIW_ACT_SEND_TERM 0x0008 /* send a Terminate at the next message boundary */
 #define KIW_ACT_SEND_FIN 0x0010 /* close the sending direction behind all data */
 #define KIW_ACT_ABORT 0x0020 /* end the stream at once; the peer learns what is undone */
@@ -77,19 +75,19 @@ enum kiw_qp_event {
 #define KIW_ACT_FLUSH_RQ 0x0080 /* complete posted receives as flushed */
 #define KIW_ACT_DISCONNECT 0x0100 /* tell the CM that the peer or an error ends it */
 #define KIW_ACT_CLOSED 0x0200 /* tell the CM that the stream is gone */
-#define KIW_ACT_ASYNC 0x0400 /* raise the asynchronous event of the cause */
-#define KIW_ACT_LAST_WQE 0x0800 /* tell that no request of a shared queue is taken any more */
+#define KIW_ACT_ASYNC 0x0400 /* raise the cause's asynchronous event */
+#define KIW_ACT_LAST_WQE 0x0800 /* report that no request of an SRQ is taken any more */
 
-/* Those that can be carried out where the event is, and those that need process context */
+/* Carried out at the event; in process context */
 #define KIW_ACT_NOW (KIW_ACT_START | KIW_ACT_STOP_RX | KIW_ACT_STOP_TX | KIW_ACT_SEND_TERM | \
 		     KIW_ACT_DISCONNECT)
 #define KIW_ACT_LATER (KIW_ACT_SEND_FIN | KIW_ACT_ABORT | KIW_ACT_FLUSH_SQ | KIW_ACT_FLUSH_RQ | \
 		       KIW_ACT_CLOSED | KIW_ACT_ASYNC | KIW_ACT_LAST_WQE)
 
 /**
- * struct kiw_qp_step - answer to one event in one state
- * @next: state to enter
- * @valid: false if the event cannot be, or must be refused; the state stays
+ * struct kiw_qp_step - result of an event in a state
+ * @next: next state
+ * @valid: false: impossible or to be refused; the state stays
  * @actions: KIW_ACT_*
  */
 struct kiw_qp_step {
@@ -98,13 +96,7 @@ struct kiw_qp_step {
 	u16 actions;
 };
 
-/**
- * kiw_qp_next() - look up a transition
- * @state: current state
- * @event: what happened
- *
- * Return: the step, which is not valid also for arguments out of range.
- */
+/** kiw_qp_next() - look up a transition; invalid for arguments out of range */
 struct kiw_qp_step kiw_qp_next(enum kiw_qp_state state, enum kiw_qp_event event);
 
 #ifdef __cplusplus

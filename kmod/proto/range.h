@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Does an access stay inside a registered region. DDP and RDMAP report the
- * same two mistakes under different numbers, hence the layer-free answer.
+ * Bounds of an access to a region. DDP and RDMAP number the two errors differently, so the result
+ * belongs to neither.
  */
 #ifndef KIW_PROTO_RANGE_H
 #define KIW_PROTO_RANGE_H
@@ -26,15 +26,15 @@ enum kiw_range {
 
 /**
  * kiw_range_check() - check an access against a region
- * @base: tagged offset of the region's first octet
- * @len: octets in the region
- * @to: tagged offset of the first octet accessed
- * @n: octets accessed, 0 to 2^64 - 1
+ * @base: tagged offset of the region's first byte
+ * @len: bytes of the region
+ * @to: tagged offset of the access
+ * @n: bytes of the access, 0 to 2^64 - 1
  *
- * An empty access passes wherever it points (RFC 5041 section 5.2, RFC 5040
- * section 5.2.1). Wrapping is looked at before bounds.
+ * An empty access passes anywhere (RFC 5041 section 5.2, RFC 5040 section 5.2.1). Wrapping is
+ * checked before bounds.
  *
- * Return: see enum kiw_range.
+ * Return: enum kiw_range.
  */
 static inline enum kiw_range kiw_range_check(u64 base, u64 len, u64 to, u64 n)
 {

@@ -36,7 +36,7 @@ void kiw_receive_init(struct kiw_receive *rx, u32 seq, bool crc, bool markers, u
 		kiw_seq_init(&rx->seq[qn]);
 }
 
-/* Judge the whole FPDU, of which @body octets and the markers among them lie before the CRC. */
+/* Judge the whole FPDU; @body bytes and their markers precede the CRC. */
 static enum kiw_err receive_verify(const struct kiw_receive *rx, struct kiw_source *src, u32 body)
 {
 	u32 crc = kiw_crc_update(rx->crc, rx->hdr, KIW_FPDU_LEN_SIZE);
@@ -65,10 +65,10 @@ static enum kiw_err receive_verify(const struct kiw_receive *rx, struct kiw_sour
 }
 
 /*
- * How many of the FPDU's next octets, @wanted at most, are there in one run; with %KIW_DONE it is
- * at least 1, and they have to be taken. The last @together of those wanted wait for each other;
- * only a marker may come between them. A marker before them is stepped over; a wrong one ends the
- * stream unless there is a CRC, which is judged first.
+ * Find how many of the next @wanted bytes are available in one run; with %KIW_DONE at least 1, and
+ * the caller must take them. The last @together bytes wait for each other; only a marker may
+ * separate them. Steps over a marker before the run. A wrong one ends the stream, unless a CRC is
+ * judged first.
  */
 static enum kiw_step receive_run(struct kiw_receive *rx, struct kiw_source *src, u32 wanted,
 				 u32 together, u32 *run)
@@ -171,7 +171,7 @@ static enum kiw_step receive_payload(struct kiw_receive *rx, struct kiw_source *
 	while (rx->left) {
 		step = receive_run(rx, src, rx->left, KIW_TAIL_MAX, &run);
 		if (step != KIW_DONE) {
-			/* What is there waits for the rest. */
+			/* Available bytes wait for the rest. */
 			if (kiw_source_left(src))
 				rx->want = rx->left;
 			return step;

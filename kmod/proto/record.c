@@ -62,7 +62,7 @@ void kiw_past_add(struct kiw_past *p, u32 id)
 	u32 ahead = id - p->highest, n;
 
 	if (ahead <= KIW_PAST_REACH) {
-		/* The places of those that are too far behind from now on */
+		/* Clear the places of numbers that are now too far behind. */
 		for (n = id - min_t(u32, ahead, KIW_PAST_NUMBERS); n++ != id;)
 			p->over[n % KIW_PAST_NUMBERS / 64] &= ~((u64)1 << n % 64);
 		p->highest = id;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The order in which placed octets appear. Programs poll the last octet, or the
- * last word, of an RDMA Write: when that has changed, all before it has to be
- * there.
+ * Order of placed bytes. Programs poll the last byte, or the last word, of an RDMA Write: when it
+ * changes, all before it must be there.
  */
 #ifndef KIW_PROTO_TAIL_H
 #define KIW_PROTO_TAIL_H
@@ -13,29 +12,22 @@
 extern "C" {
 #endif
 
-/* Most octets that are stored as a tail: one aligned word */
+/* Longest tail: one aligned word, bytes */
 #define KIW_TAIL_MAX 8
 
-/**
- * kiw_tail_len() - how many of the last octets are to be stored as a tail
- * @end: address behind the last octet; only its alignment counts
- * @n: octets in all
- *
- * Return: those in the aligned word of 8 that holds the last one, at most @n.
- */
+/** kiw_tail_len() - of @n bytes before @end, those in the aligned word of the last one */
 static inline u32 kiw_tail_len(u64 end, u32 n)
 {
 	return min_t(u32, n, (end - 1) % KIW_TAIL_MAX + 1);
 }
 
 /**
- * kiw_tail_store() - store the tail behind everything that was stored before
- * @to: target, in one aligned word of 8
+ * kiw_tail_store() - store the tail after all earlier stores
+ * @to: target, in one aligned word of 8 bytes
  * @from: source
- * @n: octets, at most KIW_TAIL_MAX
+ * @n: bytes, at most KIW_TAIL_MAX
  *
- * Each naturally aligned part appears as a whole, and in rising order, so that
- * the last octet is the last to change.
+ * Each naturally aligned part appears as a whole, in rising order: the last byte changes last.
  */
 static inline void kiw_tail_store(void *to, const void *from, u32 n)
 {

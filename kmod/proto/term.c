@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "term.h"
 
-/* Is the error of a kind that returns the header of the offending segment */
+/* Does an error of this kind return the offending header? */
 static bool returns_header(struct kiw_term t)
 {
 	switch (t.layer) {
@@ -43,7 +43,7 @@ u32 kiw_term_build(void *p, enum kiw_err err, const u8 *ulpdu, u32 have, u32 ulp
 		u32 n = ddp_hdr_len(ulpdu);
 
 		w->hdrct = KIW_TERM_HDRCT_M | KIW_TERM_HDRCT_D;
-		/* The RDMA header follows the DDP header in both messages */
+		/* In both messages the RDMA header follows the DDP header. */
 		if (t.layer == KIW_LAYER_RDMAP && t.etype == KIW_ETYPE_PROTECTION &&
 		    have >= KIW_RREQ_LEN && is_rreq((const void *)ulpdu)) {
 			w->hdrct |= KIW_TERM_HDRCT_R;
@@ -108,7 +108,7 @@ static void term_parse_offender(const u8 *p, u32 len, u8 hdrct, struct kiw_term_
 		return;
 	term_parse_ddp(p, info);
 
-	/* Some peers claim an RDMA header also for messages that have none */
+	/* Some peers claim an RDMA header for messages without one. */
 	if ((hdrct & KIW_TERM_HDRCT_R) && len >= KIW_RREQ_LEN && is_rreq((const void *)p))
 		term_parse_rreq(p + n, info);
 }

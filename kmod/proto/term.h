@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The Terminate message, RFC 5040 section 4.8. */
+/* The Terminate message (RFC 5040 section 4.8). */
 #ifndef KIW_PROTO_TERM_H
 #define KIW_PROTO_TERM_H
 
@@ -13,46 +13,32 @@ extern "C" {
 #endif
 
 /**
- * kiw_term_build() - write a whole Terminate ULPDU
- * @p: KIW_TERM_MAX_LEN octets
- * @err: what to report, not %KIW_OK
- * @ulpdu: first octets of the offending segment, or NULL
- * @have: how many of them are there
- * @ulpdu_len: ULPDU_Length of the offending segment, 0..65535
+ * kiw_term_build() - write a Terminate
+ * @p: KIW_TERM_MAX_LEN bytes
+ * @err: error, not %KIW_OK
+ * @ulpdu: first bytes of the offending segment, or NULL
+ * @have: bytes at @ulpdu
+ * @ulpdu_len: its ULPDU_Length, 0..65535
  *
- * Which headers travel back depends on the error; those not wholly present in
- * @ulpdu are left out. A Read Request that was partly answered must be handed in
- * advanced, see kiw_rreq_advance(). @p and @ulpdu must not overlap.
+ * The error decides on the returned headers; incomplete ones are left out. Pass a partly answered
+ * Read Request through kiw_rreq_advance() first. @p and @ulpdu must not overlap.
  *
  * Return: ULPDU length, KIW_TERM_MIN_LEN..KIW_TERM_MAX_LEN.
  */
 u32 kiw_term_build(void *p, enum kiw_err err, const u8 *ulpdu, u32 have, u32 ulpdu_len);
 
-/**
- * kiw_term_possible() - can the peer still be told
- * @err: error
- *
- * Return: false for the MPA errors that leave nothing to send on (RFC 5044
- * section 8).
- */
+/** kiw_term_possible() - false for MPA errors that leave no stream (RFC 5044 section 8) */
 bool kiw_term_possible(enum kiw_err err);
 
-/**
- * struct kiw_term_info - a received Terminate
- * @raw: error as received
- * @err: same, packed as in enum kiw_err; MPA errors sent with error type 3 are
- *	turned into type 0. May be a value without a name, and 0 for 0/0/00.
- * @has_seg: the fields below are valid
- * @has_rreq: @rreq is valid
- * @tagged: offending segment was tagged
- * @op: its opcode, any 4-bit value
- * @seg_len: its length as reported; some peers count the payload only
- * @stag: tagged only
- * @to: tagged only
- * @qn: untagged only
- * @msn: untagged only
- * @mo: untagged only
- * @rreq: offending Read Request
+/*
+ * A received Terminate.
+ * @err: as enum kiw_err; MPA errors with error type 3 become type 0. May have no name; 0 for 0/0/00
+ * @has_seg: @tagged to @mo describe the offending segment
+ * @op: any 4-bit value
+ * @seg_len: its reported length; some peers count the payload only
+ * @stag, @to: if tagged
+ * @qn, @msn, @mo: if untagged
+ * @rreq: with @has_rreq, the offending Read Request
  */
 struct kiw_term_info {
 	struct kiw_term raw;
@@ -71,17 +57,15 @@ struct kiw_term_info {
 };
 
 /**
- * kiw_term_parse() - read a received Terminate
- * @ulpdu: whole ULPDU, or its first KIW_TERM_MAX_LEN octets
- * @len: octets at @ulpdu
+ * kiw_term_parse() - parse a received Terminate
+ * @ulpdu: ULPDU, or its first KIW_TERM_MAX_LEN bytes
+ * @len: bytes at @ulpdu
  * @info: output, cleared first
  *
- * Optional parts the message announces without containing them are ignored, as
- * are octets behind the last part.
+ * Ignores announced parts that are missing, and bytes behind the last part.
  *
- * Return: false if nothing can be learned from it: it is too short, or its
- * queue number, sequence number or offset is not that of a Terminate. The
- * stream is over all the same.
+ * Return: false if it is too short, or has a wrong queue number, sequence number or offset. The
+ * stream ends even then.
  */
 bool kiw_term_parse(const u8 *ulpdu, u32 len, struct kiw_term_info *info);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Named protocol errors. The value of each is what a Terminate message carries:
- * layer, error type and code (RFC 5040 section 4.8, RFC 5041 section 7.2, RFC
- * 5044 section 8, RFC 6580 section 3).
+ * Protocol errors, with the value that a Terminate carries: layer, error type, code (RFC 5040
+ * section 4.8, RFC 5041 section 7.2, RFC 5044 section 8, RFC 6580 section 3).
  */
 #ifndef KIW_PROTO_VERDICT_H
 #define KIW_PROTO_VERDICT_H
@@ -28,9 +27,8 @@ extern "C" {
 #define KIW_ERR(layer, etype, code) ((layer) << 12 | (etype) << 8 | (code))
 
 /*
- * Verdict on something the peer sent, or a local breakdown. Zero means nothing
- * is wrong. RDMAP's "local catastrophic" error leaves the
- * code open; it uses 0xff here, which keeps it apart from %KIW_OK.
+ * An error of the peer, or a local breakdown. RDMAP's "local catastrophic" leaves the code open;
+ * 0xff keeps it apart from %KIW_OK.
  */
 enum kiw_err {
 	KIW_OK = 0,
@@ -82,24 +80,14 @@ enum kiw_err {
 	KIW_ERR_LLP_RTR = KIW_ERR(2, 0, 0x07),
 };
 
-/**
- * struct kiw_term - an error as the Terminate message spells it
- * @layer: KIW_LAYER_*, or any other 4-bit value a peer chose to send
- * @etype: KIW_ETYPE_*, likewise
- * @code: error code, 0..255
- */
+/* An error as fields of a Terminate. A peer may send any 4-bit @layer and @etype. */
 struct kiw_term {
 	u8 layer;
 	u8 etype;
 	u8 code;
 };
 
-/**
- * kiw_err_term() - split an error into the fields of a Terminate
- * @err: any value of enum kiw_err
- *
- * Return: layer, type and code of @err.
- */
+/** kiw_err_term() - split an error into fields of a Terminate */
 static inline struct kiw_term kiw_err_term(enum kiw_err err)
 {
 	struct kiw_term t = {

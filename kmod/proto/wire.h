@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * iWARP as it appears on the wire: MPA (RFC 5044, 6581), DDP (RFC 5041) and
- * RDMAP (RFC 5040, 7306). Layout only, no behaviour. Everything is big-endian
+ * Wire format of MPA (RFC 5044, 6581), DDP (RFC 5041) and RDMAP (RFC 5040, 7306). Big-endian,
  * except the CRC.
  */
 #ifndef KIW_PROTO_WIRE_H
@@ -24,13 +23,13 @@ extern "C" {
 #define KIW_MPA_REJECT 0x20 /* R: Reply only */
 #define KIW_MPA_ENHANCED 0x10 /* S: private data starts with the v2 word */
 /*
- * Private extension in reserved bits. Request and Reply use different ones
- * because some peers echo Request bits they do not know.
+ * Private extension in reserved bits. Request and Reply use different ones: some peers echo unknown
+ * bits of a Request.
  */
-#define KIW_MPA_LARGE_REQ 0x04 /* FPDUs up to the protocol's limit are fine */
-#define KIW_MPA_LARGE_REP 0x02 /* same here, go ahead */
-#define KIW_MPA_EXT_REQ 0x08 /* messages of RFC 7306 are fine, and Sends with immediate data */
-#define KIW_MPA_EXT_REP 0x01 /* same here, go ahead */
+#define KIW_MPA_LARGE_REQ 0x04 /* the sender accepts FPDUs of any length */
+#define KIW_MPA_LARGE_REP 0x02 /* so does the responder */
+#define KIW_MPA_EXT_REQ 0x08 /* accepts messages of RFC 7306, and Sends with immediate data */
+#define KIW_MPA_EXT_REP 0x01 /* so does the responder */
 
 #define KIW_MPA_REV_1 1 /* RFC 5044 */
 #define KIW_MPA_REV_2 2 /* RFC 6581 */
@@ -94,8 +93,8 @@ static_assert(sizeof(struct kiw_marker_wire) == KIW_MARKER_SIZE, "MPA marker");
 #define KIW_RDMAP_VERSION 0x40
 #define KIW_RDMAP_OP_MASK 0x0f
 /*
- * Private extension in a reserved bit, of Send and Send with Solicited Event:
- * what is the STag to invalidate in others is four octets of immediate data.
+ * Private extension in a reserved bit, of Send and Send with Solicited Event: immediate data in
+ * place of the STag to invalidate.
  */
 #define KIW_RDMAP_SEND_IMM 0x20
 
@@ -204,7 +203,7 @@ struct kiw_atomic_resp_wire {
 } __packed;
 static_assert(sizeof(struct kiw_atomic_resp_wire) == 12, "Atomic Response header");
 
-/* Length of a whole header, counted from the start of the ULPDU */
+/* Bytes of a whole header, from the start of the ULPDU */
 
 #define KIW_TAGGED_LEN 14
 #define KIW_UNTAGGED_LEN 18
