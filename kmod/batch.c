@@ -8,20 +8,20 @@
 #include "region.h"
 #include "types.h"
 
-/* Copied bytes after which TCP gets a batch, while they are hot; the last FPDU may exceed it. */
+/* Copied bytes per batch, still cached when TCP gets them; the last FPDU may exceed it. */
 #define BATCH_COPIED 131072
-/* The same for all bytes, those of registered pages included */
+/* All bytes per batch, with registered pages */
 #define BATCH_LEN 524288
 /*
- * Pieces of the longest FPDU: its pages, and two of each buffer that are used in part; two each of
- * header and trailer, which a page's end may cut.
+ * Pieces of the longest FPDU: its pages, two per partly used buffer, and two each for header and
+ * trailer, which may cross a page.
  */
 #define BATCH_FPDU_PIECES (65536 / PAGE_SIZE + 2 * KIW_MAX_SGE + 4)
 
 /*
- * Memory that no batch is using: a stream has a fragment and an array of pieces only while it
- * sends, so that idle ones cost neither. The second is for softirqs: one of a local peer runs in
- * the middle of a process that sends. BH off, and @lock: with PREEMPT_RT, BH off excludes nobody.
+ * Memory of idle streams: a stream holds a fragment and an array of pieces only while it sends. The
+ * second set is for softirqs, which interrupt a sending process. BH off, and @lock for PREEMPT_RT,
+ * where BH off excludes nobody.
  */
 struct batch_spares {
 	local_lock_t		lock;
@@ -47,7 +47,7 @@ static void batch_drop_spare(struct kiw_spare *spare)
 	spare->piece = NULL;
 }
 
-/* The array stays with a batch that holds pieces; the fragment is any batch's. */
+/* A batch with pieces keeps its array; the fragment is anybody's. */
 static void batch_exchange(struct kiw_batch *b)
 {
 	struct kiw_spare *spare;
@@ -75,7 +75,7 @@ void kiw_batch_end(struct kiw_batch *b)
 {
 	kiw_region_leave(&b->use);
 	batch_exchange(b);
-	/* What another batch has given back meanwhile, and the fragment if pieces are left */
+	/* Drop memory returned by another batch, and the fragment if pieces are left. */
 	if (!b->pieces)
 		batch_drop_spare(&b->mem);
 }
@@ -90,7 +90,7 @@ void *kiw_batch_room(struct kiw_batch *b, u32 least, gfp_t gfp, u32 *room)
 {
 	struct page_frag *frag = &b->mem.frag;
 
-	/* What waits for the use doesn't wait for memory. */
+	/* Deregistration waits for the use, but not for memory. */
 	if (frag->offset + least > frag->size)
 		kiw_region_leave(&b->use);
 	if (!skb_page_frag_refill(least, frag, gfp))
@@ -171,7 +171,7 @@ int kiw_batch_push(struct kiw_batch *b, struct sock *sk, struct ubuf_info *ubuf,
 	int ret;
 
 	kiw_region_leave(&b->use);
-	/* This may process the backlog, and our receive callback, which leaves the batch alone. */
+	/* This may process the backlog; our receive callback leaves the batch alone. */
 	ret = kiw_send_pages(sk, b->mem.piece, b->pieces, b->sent, b->len,
 			     ubuf, flags);
 	if (ret < 0)
@@ -192,13 +192,13 @@ bool kiw_batch_afford(struct kiw_batch *b, struct sock *sk)
 
 void kiw_batch_charge(struct kiw_batch *b, struct sock *sk)
 {
-	/* Registered pages are the process's already. */
+	/* Registered pages are charged to the process. */
 	u32 n = min(b->len - b->sent, b->len - b->lent);
 
 	if (!b->pieces)
 		return;
 	n += KIW_BATCH_PIECES * sizeof(*b->mem.piece);
-	/* TCP refuses this only if its queue is short, and then one FPDU is here at most (tx.c). */
+	/* TCP refuses only if its queue is short; then at most one FPDU is here (tx.c). */
 	if (!sk_wmem_schedule(sk, n))
 		return;
 	sk_mem_charge(sk, n);
@@ -212,7 +212,7 @@ void kiw_batch_uncharge(struct kiw_batch *b, struct sock *sk)
 	b->charged = 0;
 }
 
-/* Append @n bytes of pages; those of a piece that is longer than a page follow each other. */
+/* Append @n bytes of pages; a piece longer than a page is contiguous. */
 static bool batch_append(struct kiw_batch *b, struct page *page, u32 offset, u32 n, gfp_t gfp)
 {
 	u32 room, part;

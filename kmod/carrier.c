@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What carries a session in the module: TCP's socket and the stream around it. These are the
- * functions of session/port.h. The lock of a session is the socket lock.
+ * The module's carrier of sessions (session/port.h): TCP's socket and its stream. The socket lock
+ * is the session's lock.
  */
 #include <linux/moduleparam.h>
 #include <net/tcp.h>
@@ -62,7 +62,7 @@ void kiw_carrier_closing(struct kiw_session *session)
 		kiw_inbox_post(s->inbox, KIW_INBOX_CLOSING);
 }
 
-/* A program in RTR may wait for its peer's first message before it goes to RTS. */
+/* A program in RTR may wait for its peer's first message before it changes to RTS. */
 void kiw_carrier_begun(struct kiw_session *session)
 {
 	struct kiw_qp *qp = to_kiw_qp(kiw_stream_of_session(session)->ibqp);

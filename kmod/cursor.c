@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A place in a TCP socket's receive queue. */
 #include "cursor.h"
 
 #include "proto/crc.h"
@@ -63,14 +62,14 @@ static struct sk_buff *cursor_next(struct sock *sk, struct sk_buff *skb)
 	return skb_queue_next(&sk->sk_receive_queue, skb);
 }
 
-/* Find the buffer that holds the next byte: the queue's first one, or the one behind the last. */
+/* Find the buffer with the next byte, from the current or first buffer on. */
 static bool cursor_enter(struct kiw_cursor *c)
 {
 	struct sk_buff *skb;
 	u32 off;
 
 	skb = c->skb ? cursor_next(c->sk, c->skb) : skb_peek(&c->sk->sk_receive_queue);
-	/* Queued buffers may overlap what came before, and a bare FIN has no bytes. */
+	/* Buffers may overlap earlier ones, and a bare FIN is empty. */
 	for (; skb; skb = cursor_next(c->sk, skb)) {
 		off = c->source.seq - TCP_SKB_CB(skb)->seq;
 		if (off < skb->len)
@@ -96,7 +95,7 @@ bool kiw_cursor_fill(struct kiw_cursor *c)
 				return true;
 		}
 		if (!cursor_enter(c)) {
-			/* The walk over the last buffer has ended by itself. */
+			/* The walk over the last buffer ended by itself. */
 			c->skb = NULL;
 			return false;
 		}

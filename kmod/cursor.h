@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * A place in a TCP socket's receive queue, and a linear walk from it: the source of the receive
- * machine, see proto/receive.h.
- */
+/* A walk over a TCP socket's receive queue: the source of the receive machine (proto/receive.h). */
 #ifndef KIWARP_CURSOR_H
 #define KIWARP_CURSOR_H
 
@@ -11,15 +8,13 @@
 
 #include "proto/receive.h"
 
-/**
- * struct kiw_cursor - see above; valid while the socket lock is held and nothing is consumed
- * @source: where it stands and where it ends, as TCP sequence numbers
- * @sk: socket
- * @ahead: what kiw_source_fork() may use, or NULL
- * @skb: buffer that holds the next byte, or NULL before the first look
+/*
+ * Valid while the socket lock is held and nothing is consumed.
+ * @source: position and end, as TCP sequence numbers
+ * @ahead: for kiw_source_fork(), or NULL
+ * @skb: buffer with the next byte, or NULL before the first look
  * @walk: linear walk over @skb
- * @p: next bytes
- * @n: how many of them lie at @p
+ * @n: bytes at @p
  */
 struct kiw_cursor {
 	struct kiw_source	source;
@@ -37,30 +32,24 @@ static inline struct kiw_cursor *to_kiw_cursor(struct kiw_source *src)
 }
 
 /**
- * kiw_cursor_open() - read from @seq up to @end, sequence numbers of @sk's queue
- * @c: cursor; kiw_source_close() ends the walk
+ * kiw_cursor_open() - read sequence numbers @seq to @end of a socket's queue
+ * @c: cursor; end the walk by kiw_source_close()
  * @ahead: another one, for kiw_source_fork()
  * @sk: socket
- * @seq: where to begin
+ * @seq: first byte
  * @end: behind the last byte
  *
- * It ends earlier where bytes lie in memory of a device, which nobody can read here: an interface
- * may have queues for TCP of processes that do so (devmem).
+ * Ends early at bytes in device memory, which the CPU cannot read (devmem).
  *
  * Return: whether all up to @end can be read.
  */
 bool kiw_cursor_open(struct kiw_cursor *c, struct kiw_cursor *ahead, struct sock *sk, u32 seq,
 		     u32 end);
 
-/**
- * kiw_cursor_fill() - see to it that there are bytes at @c->p
- * @c: cursor
- *
- * Return: false when the queue ends here.
- */
+/** kiw_cursor_fill() - find bytes for @c->p. Return: false at the end of the queue */
 bool kiw_cursor_fill(struct kiw_cursor *c);
 
-/** kiw_cursor_skip() - step over @n bytes of those at @c->p */
+/** kiw_cursor_skip() - step over @n bytes at @c->p */
 static inline void kiw_cursor_skip(struct kiw_cursor *c, u32 n)
 {
 	c->p += n;

@@ -10,10 +10,10 @@
 #include "region.h"
 #include "stream.h"
 
-/* Time between two notes that the module can't be unloaded yet, in jiffies */
+/* Interval of notes that the module waits for loans, jiffies */
 #define LEND_NOTE (10 * HZ)
 
-/* All loans that are not over, and all that wait for some */
+/* All loans that are not over, and their waiters */
 static atomic_t lend_all;
 static DECLARE_WAIT_QUEUE_HEAD(lend_waiters);
 
@@ -40,7 +40,7 @@ static struct kiw_lent *lent_new(gfp_t gfp)
 	return lent;
 }
 
-/* Any context: only a work may let go of what belongs to a process. */
+/* Any context: only a work may drop a process's memory. */
 static void lent_free(struct kref *ref)
 {
 	struct kiw_lent *lent = container_of(ref, struct kiw_lent, ref);
@@ -51,7 +51,7 @@ static void lent_free(struct kref *ref)
 		kfree(lent);
 }
 
-/* That of a region in use, from its first loan on */
+/* That of a region in use; made with its first loan */
 static struct kiw_lent *lent_of(struct kiw_region *region, gfp_t gfp)
 {
 	struct kiw_lent *lent = READ_ONCE(region->lent), *other;
@@ -150,8 +150,8 @@ static void loan_free(struct kref *ref)
 }
 
 /*
- * Any context, with the socket locked or not. A stream that left the loan to itself isn't
- * running any more: nothing may ring its bell.
+ * Any context, socket locked or not. A stream that abandoned the loan is stopped: do not ring its
+ * bell.
  */
 static void loan_end(struct kiw_loan *loan)
 {
@@ -193,8 +193,8 @@ static struct kiw_loan *loan_new(struct kiw_stream *s)
 		return NULL;
 	kiw_ubuf_complete_by(&loan->ubuf, loan_complete);
 	/*
-	 * As MSG_ZEROCOPY has them. Without the second, TCP copies the pages when it sends a packet
-	 * anew, behind the back of its own account of memory.
+	 * As MSG_ZEROCOPY. Without SKBFL_DONT_ORPHAN TCP copies the pages for a retransmission,
+	 * outside of its memory accounting.
 	 */
 	loan->ubuf.flags = SKBFL_ZEROCOPY_FRAG | SKBFL_DONT_ORPHAN;
 	refcount_set(&loan->ubuf.refcnt, 1);
@@ -216,8 +216,8 @@ void kiw_lend_init(struct kiw_lend *lend)
 }
 
 /*
- * TCP builds a probe from the pages of several buffers, and frees these: the probe doesn't count in
- * a loan. Kernels before 6.5 copy what they probe with.
+ * TCP builds a probe from pages of several buffers and frees these, so the probe does not count in
+ * a loan. Kernels before 6.5 copy for probes.
  */
 static bool lend_is_probing(const struct sock *sk)
 {
@@ -231,10 +231,10 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 	struct kiw_batch *b = &s->ss.tx.batch;
 
 	kiw_stream_assert_held(s);
-	/* An atomic waits until there are no loans, and would wait for ever for those to come. */
+	/* An atomic waits until there are no loans; later loans would starve it. */
 	if (kiw_reads_in_len(in) && kiw_read_in_oldest(in)->atomic)
 		return NULL;
-	/* The batch has had its FPDU, or an earlier one has. */
+	/* The first loan is one FPDU, this batch's or an earlier one's. */
 	if (!s->lend.proved && !list_empty(&s->lend.loans))
 		return NULL;
 	if (len < KIW_LEND_MIN || s->ss.neg.crc || s->ss.neg.markers_tx || s->lend.off ||
@@ -305,7 +305,7 @@ void kiw_lend_hold(struct kiw_stream *s, u32 end)
 	list_last_entry(&s->lend.loans, struct kiw_loan, link)->end = end;
 }
 
-/* Of a loan that is over, and wasn't copied: may TCP have to send its bytes again? */
+/* May TCP resend bytes of a loan that is over and was not copied? */
 static bool loan_is_unacked(const struct kiw_loan *loan)
 {
 	return loan->num_parts && before(tcp_sk(loan->s->sk)->snd_una, loan->seq);
@@ -337,10 +337,9 @@ void kiw_lend_over(struct kiw_stream *s, u32 *end)
 /* --- calling back --------------------------------------------------------------------------- */
 
 /*
- * Give a buffer of TCP's copies of its pages. Clones of it that are on their way keep the pages.
- * TCP charges nothing for the bytes of a buffer of lent pages alone: they are
- * charged now, as TCP does where it adds copied bytes to one. A new head in place of one that a
- * clone shares would change the truesize, which TCP charged already: that stays.
+ * Replace the pages of a TCP buffer by copies. Its clones on their way keep the pages. TCP charges
+ * nothing for buffers of lent pages alone: charge them now, as TCP does for copied bytes. A new
+ * head, for one shared with a clone, would change the charged truesize: restore that.
  */
 static bool lend_copy_buffer(struct sock *sk, struct sk_buff *skb)
 {
@@ -369,7 +368,7 @@ bool kiw_lend_copy(struct kiw_stream *s)
 
 	kiw_stream_assert_held(s);
 	list_for_each_entry(loan, &s->lend.loans, link) {
-		/* A probe holds the pages: the administrator just turned probing on. */
+		/* A probe holds the pages: MTU probing was just turned on. */
 		if (smp_load_acquire(&loan->over) && !loan->copied && !loan->called &&
 		    sk->sk_state != TCP_CLOSE && loan_is_unacked(loan))
 			return false;
@@ -393,7 +392,7 @@ void kiw_lend_leave(struct kiw_stream *s)
 	LIST_HEAD(left);
 
 	kiw_stream_assert_held(s);
-	/* Also where there is no loan: the end of one may be about to ring, under the lock. */
+	/* Even without loans: the end of one may be about to ring, under the lock. */
 	spin_lock_irqsave(&s->lend.lock, flags);
 	list_for_each_entry(loan, &s->lend.loans, link)
 		loan->left = true;

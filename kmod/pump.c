@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The pump of a stream: the threads and callbacks that run it.
+ * The pump: threads and callbacks that run a stream.
  *
- * Callbacks run with the socket lock held, in softirq or, from the backlog, in the thread that owns
- * the socket. They receive and place. What has to be sent, flushed or closed because of it is put
- * into s->ss.todo, or is visible in the queues; the owner does it before it lets go of the lock, or
- * else the stream's work.
+ * Callbacks hold the socket lock, in softirq or, from the backlog, in the owner's thread. They
+ * receive and place. Resulting sends, flushes and closes stay in s->ss.todo or in the queues. The
+ * owner carries them out before it unlocks, else the stream's work does.
  */
 #include "pump.h"
 
@@ -16,19 +15,19 @@
 #include "stream.h"
 #include "types.h"
 
-/* Rounds that an owner makes before it leaves the rest to the work, and batches in each */
+/* Rounds of an owner before the work takes over, and batches in each */
 #define PUMP_ROUNDS 8
 #define PUMP_BATCHES 32
-/* Bytes that an owner places before it leaves the rest to others */
+/* Bytes that an owner places before others take over */
 #define PUMP_TURN (4U << 20)
-/* Batches that are sent from a callback, before the work has to go on with it */
+/* Batches sent from a callback before the work takes over */
 #define PUMP_CALLBACK_BATCHES 4
-/* Time that packets in queues of this host get before requests are flushed anyway, in jiffies */
+/* How long a flush waits for packets in queues of this host, jiffies */
 #define PUMP_PATIENCE (10 * HZ)
-/* Attempts to give TCP what is left of a batch when a stream breaks off: each takes a part of it */
+/* Attempts to give TCP the rest of a batch at a break; each hands over a part */
 #define PUMP_BREAK_ROUNDS 16
 
-/* As kiw_tx_run() */
+/* As kiw_tx_run(); a lost connection is broken off */
 static bool pump_send(struct kiw_stream *s, int batches)
 {
 	bool more = kiw_tx_run(&s->ss, batches);
@@ -43,8 +42,8 @@ static bool pump_send(struct kiw_stream *s, int batches)
 /* --- receiving ----------------------------------------------------------------------------- */
 
 /*
- * Complete what ended with loans, or is acknowledged; the last of it may be what an end, or an
- * atomic, waits for.
+ * Complete requests without loans or pending acknowledgment. The last one may free an end or an
+ * atomic.
  */
 static void pump_take_back(struct kiw_stream *s)
 {
@@ -57,16 +56,16 @@ static void pump_take_back(struct kiw_stream *s)
 		s->due = true;
 }
 
-/* The peer hasn't got all that TCP had, or, with the connection gone, may not have. */
+/* The peer lacks bytes that TCP took or, after the connection ended, may lack some. */
 static bool pump_loses_sent(const struct kiw_stream *s)
 {
 	return s->lend.lost || (s->sk->sk_state == TCP_CLOSE && kiw_tx_awaits(&s->ss));
 }
 
 /*
- * Is anything under way that the end of the connection breaks off? Programs that connect by number
- * expect no word of a peer that has gone, as InfiniBand has none: what they have posted and we
- * haven't taken up stays as it is, until requests have waited long enough (qp.c).
+ * Does the end of the connection interrupt anything? Programs that connect by number expect no word
+ * of their peer's end, as with InfiniBand: posted requests that have not begun stay, until requests
+ * have waited long enough (qp.c).
  */
 static bool pump_unfinished(const struct kiw_stream *s)
 {
@@ -80,7 +79,7 @@ static bool pump_unfinished(const struct kiw_stream *s)
 static void pump_lost(struct kiw_stream *s)
 {
 	pump_take_back(s);
-	/* What was sent to a peer that had gone already: its reset is no news. */
+	/* A reset answers bytes sent to a peer that was already gone: no news. */
 	if (s->ss.core->state == KIW_QP_CLOSING && kiw_core_manner(s->ss.core)->outlives &&
 	    !pump_loses_sent(s))
 		kiw_session_event(&s->ss, KIW_EV_CLOSE_DONE);
@@ -88,7 +87,7 @@ static void pump_lost(struct kiw_stream *s)
 		kiw_session_broken_off(&s->ss, KIW_EV_LLP_LOST);
 }
 
-/* The peer has closed its direction, or, by number, has reset the connection. */
+/* The peer closed its direction or, by number, reset the connection. */
 static void pump_peer_gone(struct kiw_stream *s)
 {
 	s->fin_received = true;
@@ -101,8 +100,8 @@ static void pump_peer_gone(struct kiw_stream *s)
 }
 
 /*
- * What is under way when a connection by number ends has had its time, or none is any more: TCP may
- * have taken the rest of it while it handled the peer's FIN.
+ * The grace of a connection by number is over, or nothing is pending any more: TCP may have sent
+ * the rest while it handled the peer's FIN.
  */
 static void pump_look_again(struct kiw_stream *s)
 {
@@ -118,9 +117,9 @@ static void pump_look_again(struct kiw_stream *s)
 }
 
 /*
- * While TCP works on the backlog, it takes all of that for memory in use, even what it has handled.
- * The room that it announces then is little, and if what lies in the queue is released too early,
- * nothing makes it announce more: the peer would probe for it, a fifth of a second later.
+ * TCP counts the whole backlog as used memory while it works on it, so it announces a small window.
+ * If the queue is released too early, TCP announces no larger one, and the peer waits 200 ms for a
+ * probe.
  */
 static bool pump_window_is_small(const struct sock *sk)
 {
@@ -129,15 +128,15 @@ static bool pump_window_is_small(const struct sock *sk)
 	return 2 * tcp_receive_window(tp) <= READ_ONCE(tp->window_clamp);
 }
 
-/* Would TCP acknowledge at once, if what it has received so far were given back to it? */
+/* Would TCP acknowledge at once if it got the received bytes back? */
 static bool pump_ack_is_due(const struct sock *sk)
 {
 	return tcp_sk(sk)->rcv_nxt - tcp_sk(sk)->rcv_wup > inet_csk(sk)->icsk_ack.rcv_mss;
 }
 
 /*
- * TCP gets back what was taken, and acknowledges it, once for all packets of the interface's poll:
- * in softirq when the poll has ended, from the backlog when the owner has been through all of it.
+ * Release received bytes to TCP, which acknowledges once per poll of the interface: in softirq
+ * after the poll, from the backlog when the owner has processed all of it.
  */
 static void pump_give_back(struct kiw_stream *s, bool backlog)
 {
@@ -156,10 +155,7 @@ static void pump_give_back(struct kiw_stream *s, bool backlog)
 	}
 }
 
-/*
- * Take what TCP has for us, in the midst of its @backlog or not. Did the connection break, or did
- * the peer close it, behind that?
- */
+/* Receive, from TCP's @backlog or not, and detect a break or close behind the bytes. */
 static void pump_receive(struct kiw_stream *s, bool backlog)
 {
 	struct sock *sk = s->sk;
@@ -203,13 +199,13 @@ static void pump_send_fin(struct kiw_stream *s)
 		kiw_inbox_post(s->inbox, KIW_INBOX_CLOSING);
 }
 
-/* Hand TCP what is left of the batch, and the Terminate, even if its send buffer is full. */
+/* Hand the rest of the batch and the Terminate to TCP, even if its send buffer is full. */
 static void pump_push_all(struct kiw_stream *s)
 {
 	struct sock *sk = s->sk;
 	int rounds = PUMP_BREAK_ROUNDS;
 
-	/* Short of memory, TCP lowers the limit again; then it takes a segment in each round. */
+	/* Short of memory, TCP lowers the limit again and takes a segment per round. */
 	do {
 		WRITE_ONCE(sk->sk_sndbuf, INT_MAX);
 		WRITE_ONCE(tcp_sk(sk)->notsent_lowat, U32_MAX);
@@ -218,11 +214,10 @@ static void pump_push_all(struct kiw_stream *s)
 }
 
 /*
- * The connection is broken off from this side, which the peer learns by a FIN: TCP then delivers
- * what it has, and that is all that was reported as sent. What is in the batch goes there, too, so
- * that the FIN isn't in the middle of an FPDU; and where anything is left undone, a Terminate
- * behind it, so that this doesn't look like an orderly end. The endpoint resets what gets no FIN: a
- * responder has sent nothing before its peer began, and for the batch there may be no memory.
+ * Break off the connection with a FIN: TCP delivers the bytes that were reported as sent. The batch
+ * goes too, so that the FIN is between FPDUs, and if work is left undone, a Terminate behind it, so
+ * that this is no orderly end. The endpoint resets connections without a FIN: a responder sent
+ * nothing before its peer began, or memory for the batch is missing.
  */
 static void pump_break(struct kiw_stream *s)
 {
@@ -241,8 +236,8 @@ static void pump_break(struct kiw_stream *s)
 }
 
 /*
- * TCP forgets its send queues, so that loans are over, but for packets in the queue of an
- * interface. The endpoint resets the connection.
+ * TCP drops its send queues, which ends loans except packets in an interface's queue. The endpoint
+ * resets the connection.
  */
 static void pump_reset(struct kiw_stream *s)
 {
@@ -251,15 +246,12 @@ static void pump_reset(struct kiw_stream *s)
 	kiw_session_event(&s->ss, KIW_EV_LLP_LOST);
 	s->fin_sent = false;
 	kiw_rx_done(s);
-	kiw_stream_count_retransmits(s, true);	/* TCP forgets that, too */
+	kiw_stream_count_retransmits(s, true);	/* TCP forgets them too */
 	s->sk->sk_prot->disconnect(s->sk, 0);
 	kiw_tx_drop(&s->ss);
 }
 
-/*
- * The bytes of the batch that TCP took count as sent now. How many of them were lent isn't known
- * any more: mostly all.
- */
+/* Bytes of the batch that TCP took count as sent. The share of lent ones is unknown: mostly all. */
 static bool pump_own_batch(struct kiw_stream *s)
 {
 	struct kiw_batch *b = &s->ss.tx.batch;
@@ -272,7 +264,7 @@ static bool pump_own_batch(struct kiw_stream *s)
 		return false;
 	b->loan = NULL;
 	kiw_batch_uncharge(b, s->sk);
-	kiw_batch_charge(b, s->sk);	/* its bytes are copied now */
+	kiw_batch_charge(b, s->sk);	/* its bytes are copies now */
 	kiw_tx_count(&s->ss, sent, lent, 0);
 	kiw_loan_put(loan, sent);
 	return true;
@@ -281,7 +273,7 @@ static bool pump_own_batch(struct kiw_stream *s)
 void kiw_pump_call_back(struct kiw_stream *s)
 {
 	kiw_stream_assert_held(s);
-	/* The pages of a batch have no references but the region's. */
+	/* Pages of a batch have only the region's references. */
 	if (!(kiw_lend_copy(s) && pump_own_batch(s)) &&
 	    (!(current->flags & PF_EXITING) || s->ss.tx.batch.loan))
 		pump_reset(s);
@@ -289,9 +281,9 @@ void kiw_pump_call_back(struct kiw_stream *s)
 }
 
 /*
- * A flushed request gives the process its buffers back: until then nobody is to have pages of them.
- * TCP is through with them at once, and packets in queues of this host have some time. The end of
- * the connection is told behind that.
+ * A flush returns buffers to the process, so nobody may hold pages of them. TCP gives them up at
+ * once; packets in queues of this host get some time. The end of the connection is reported
+ * afterwards.
  */
 static bool pump_may_end(struct kiw_stream *s)
 {
@@ -312,7 +304,7 @@ static bool pump_may_end(struct kiw_stream *s)
 	return true;
 }
 
-/* What tells of the end, and what gives the process its buffers back */
+/* Report the end and return the buffers. */
 static void pump_act_end(struct kiw_stream *s)
 {
 	if (s->ss.todo & KIW_ACT_FLUSH_SQ)
@@ -353,14 +345,14 @@ void kiw_pump_act(struct kiw_stream *s)
 		pump_act_end(s);
 }
 
-/* One round of all that is due. Return: whether there is more. */
+/* One round of pending work. Return: whether there is more. */
 static bool pump_round(struct kiw_stream *s, int batches)
 {
 	bool more = false;
 
 	s->due = false;
 	pump_take_back(s);
-	/* A message that is held may have its receive request by now, or has waited long enough. */
+	/* A held message may have a receive request by now, or has waited long enough. */
 	if (s->ss.gone)
 		pump_look_again(s);
 	else if (s->rx_more || kiw_receive_waits(&s->ss.rx))
@@ -378,7 +370,7 @@ void kiw_pump_own(struct kiw_stream *s)
 	atomic_inc(&s->waiting);
 	lock_sock(s->sk);
 	atomic_dec(&s->waiting);
-	/* What somebody left to us, because we were waiting, is seen from here on. */
+	/* See the work that others left to us, since we were waiting. */
 	smp_mb__after_atomic();
 }
 
@@ -389,15 +381,15 @@ void kiw_pump_lock(struct kiw_stream *s)
 	s->turn = kiw_stream_received(s);
 }
 
-/* The socket lock is not fair. A loop that retakes it must yield to waiters, or they starve. */
+/* The socket lock is unfair: a loop that retakes it must yield to waiters. */
 static bool pump_wanted(const struct kiw_stream *s)
 {
 	return atomic_read(&s->waiting) > 0;
 }
 
 /*
- * The owner places the backlog, which may grow as fast as it is placed: after a turn, or when
- * others want the lock, the rest stays with TCP, and TCP's window then ends it.
+ * The backlog may grow as fast as the owner places it. After a turn, or with waiters, the rest
+ * stays with TCP, and the closing window stops the peer.
  */
 static bool pump_turn_over(const struct kiw_stream *s)
 {
@@ -405,8 +397,8 @@ static bool pump_turn_over(const struct kiw_stream *s)
 }
 
 /*
- * Packets that came in meanwhile wait in the backlog; their callbacks may ask for another round,
- * and don't queue the work because s->busy is set.
+ * Packets that arrive meanwhile wait in the backlog. Their callbacks may ask for another round;
+ * s->busy keeps them from queueing the work.
  */
 bool kiw_pump_settle(struct kiw_stream *s)
 {
@@ -435,8 +427,8 @@ void kiw_pump_unlock(struct kiw_stream *s)
 }
 
 /*
- * What comes in changes the socket on another CPU. TCP would wait for one cache line after the
- * other: here they are asked for all at once.
+ * Receiving changes the socket on another CPU. Prefetch its cache lines together; TCP would fetch
+ * them one by one.
  */
 static void pump_lock_to_send(struct kiw_stream *s)
 {
@@ -444,7 +436,7 @@ static void pump_lock_to_send(struct kiw_stream *s)
 	kiw_pump_lock(s);
 }
 
-/* A send ring has something new. In a QP that is idle already, the end of the stream finds it. */
+/* A send ring holds something new. In an idle QP the end of the stream finds it. */
 static void pump_sq_doorbell(struct kiw_stream *s)
 {
 	if (s->ss.core->state == KIW_QP_CLOSING && !kiw_core_manner(s->ss.core)->outlives)
@@ -468,7 +460,7 @@ bool kiw_pump_doorbell(struct kiw_stream *s, bool send)
 	return attached;
 }
 
-/* Does a thread have the socket, which may itself wait for a CPU? */
+/* Does a thread own the socket? It may itself wait for a CPU. */
 static bool pump_owned(const struct kiw_stream *s)
 {
 	bool owned;
@@ -481,9 +473,7 @@ static bool pump_owned(const struct kiw_stream *s)
 	return owned;
 }
 
-/*
- * Works of all users share a pool of threads: none of them sleeps until one user's thread lets go.
- */
+/* Works of all users share a pool of threads: do not sleep for one user's thread. */
 void kiw_pump_work(struct work_struct *work)
 {
 	struct kiw_stream *s = container_of(to_delayed_work(work), struct kiw_stream, work);
@@ -499,16 +489,15 @@ void kiw_pump_work(struct work_struct *work)
 
 /* --- callbacks ----------------------------------------------------------------------------- */
 
-/* The socket lock is held; sk_callback_lock isn't needed, since only its holder changes this. */
+/* The socket lock is held. Only its holder changes this, so sk_callback_lock is not needed. */
 static struct kiw_stream *pump_stream_of(struct sock *sk)
 {
 	return rcu_dereference_sk_user_data(sk);
 }
 
 /*
- * In softirq the socket has no owner that could be in the middle of sending, so a response, or what
- * waited for one or for room, goes out at once. All else is left to the work; and from the backlog,
- * everything is left to the owner.
+ * In softirq nobody else owns the socket, so responses and waiting requests are sent at once. The
+ * work does all else. From the backlog, the owner does everything.
  */
 static bool pump_callback_begin(struct kiw_stream *s)
 {
@@ -526,7 +515,7 @@ static void pump_callback_end(struct kiw_stream *s)
 	s->due = false;
 	if (due && !s->rx_more && s->ss.core->state == KIW_QP_RTS) {
 		due = pump_send(s, PUMP_CALLBACK_BATCHES);
-		/* The next ACK may come before the work finds a processor. */
+		/* The next ACK may come before the work gets a CPU. */
 		if (due) {
 			s->ss.tx.stuck = true;
 			set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
@@ -545,7 +534,7 @@ void kiw_pump_bell(struct kiw_bh_work *work)
 
 	bh_lock_sock(s->sk);
 	if (sock_owned_by_user(s->sk)) {
-		kiw_stream_queue(s, 1);	/* the owner may have been through already */
+		kiw_stream_queue(s, 1);	/* the owner may have settled already */
 	} else if (s->ibqp && pump_callback_begin(s)) {
 		kiw_rx_done(s);
 		pump_take_back(s);
@@ -574,8 +563,8 @@ static void pump_data_ready(struct sock *sk)
 }
 
 /*
- * TCP calls this for each ACK while SOCK_NOSPACE is set: it is set as long as requests wait for
- * one, or for loans, most of which an ACK ends.
+ * TCP calls this for each ACK while SOCK_NOSPACE is set: while requests wait for one, or for loans,
+ * which ACKs mostly end.
  */
 static void pump_write_space(struct sock *sk)
 {

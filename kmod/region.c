@@ -9,7 +9,7 @@
 #include "types.h"
 #include "proto/range.h"
 
-/* How often a random index may hit one in use; about one in sixteen is at most */
+/* Attempts to find a free random index; at most one in sixteen is used */
 #define REGION_TRIES 64
 
 static void region_init(struct kiw_region *region)
@@ -20,9 +20,9 @@ static void region_init(struct kiw_region *region)
 
 static void region_put(struct kiw_region *region)
 {
-	/* What waits for it frees the region: only the address counts from here on. */
+	/* The waiter frees the region: use only the address afterwards. */
 	if (refcount_dec_and_test(&region->uses)) {
-		smp_mb__after_atomic();	/* as wake_up_var() wants it */
+		smp_mb__after_atomic();	/* needed before wake_up_var() */
 		wake_up_var(&region->uses);
 	}
 }
@@ -46,16 +46,16 @@ void kiw_region_replace(struct xarray *regions, const struct kiw_region *before,
 {
 	region_init(region);
 	region->stag = before->stag;
-	/* The entry is there: no memory is needed. */
+	/* The entry exists: this needs no memory. */
 	WARN_ON_ONCE(xa_store(regions, region->stag >> 8, region, GFP_KERNEL) != before);
 }
 
 void kiw_region_remove(struct xarray *regions, struct kiw_region *region)
 {
-	/* A bind may be changing the key. If another region has the STag now, that one stays. */
+	/* A bind may change the key meanwhile. A region that replaced this one stays. */
 	xa_cmpxchg(regions, READ_ONCE(region->stag) >> 8, region, NULL, GFP_KERNEL);
 	region_put(region);
-	/* It orders what was done in uses before what the caller does. */
+	/* Orders the uses before the caller's next steps. */
 	wait_var_event(&region->uses, !refcount_read(&region->uses));
 	smp_acquire__after_ctrl_dep();
 }
@@ -70,14 +70,14 @@ static struct kiw_window *to_kiw_window(struct kiw_region *region)
 	return container_of(region, struct kiw_window, region);
 }
 
-/* By the index alone: the key has to be checked when the region is held. */
+/* By the index alone: check the key when the region is held. */
 static struct kiw_region *region_find(const struct kiw_owner *owner, u32 stag)
 {
 	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a region is looked up outside of RCU");
 	return xa_load(owner->regions, stag >> 8);
 }
 
-/* The same, for a use: region_put() follows. */
+/* As region_find(), and begin a use, ended by region_put(). */
 static struct kiw_region *region_get(const struct kiw_owner *owner, u32 stag)
 {
 	struct kiw_region *region;
@@ -90,7 +90,7 @@ static struct kiw_region *region_get(const struct kiw_owner *owner, u32 stag)
 	return region;
 }
 
-/* Is it the region of that STag, for this QP? With another key, it is one that was here once. */
+/* Is it the region of that STag, for this QP? Another key belonged to an earlier region. */
 static enum kiw_region_fault region_check_owner(struct kiw_region *region,
 						const struct kiw_owner *owner, u32 stag)
 {
@@ -115,7 +115,7 @@ static enum kiw_region_fault region_check(struct kiw_region *region, const struc
 		return fault;
 	if ((region->access & access) != access)
 		return KIW_REGION_ACCESS;
-	/* What is local and reads needs no right, but a window is no buffer of a request. */
+	/* Local reads need no right. A memory window cannot be a local buffer. */
 	if (!access && region->kind == KIW_REGION_WINDOW)
 		return KIW_REGION_ACCESS;
 	switch (kiw_range_check(region->iova, region->length, addr, len)) {
@@ -130,9 +130,9 @@ static enum kiw_region_fault region_check(struct kiw_region *region, const struc
 }
 
 /*
- * A use of a region that can be withdrawn holds its lock. BH off: else a softirq on the same CPU
- * could want to withdraw the region, and would wait for the thread that it interrupted. Which kinds
- * take the lock is more than sparse can follow: it doesn't see this.
+ * A use of a region that can be withdrawn holds its lock, with BH off: a softirq on the same CPU
+ * that withdraws the region would wait for the interrupted thread. sparse cannot follow which kinds
+ * take the lock.
  */
 static void region_hold(struct kiw_region *region)
 {
@@ -225,7 +225,7 @@ static int window_compare(const void *owner, const struct rb_node *node)
 	return owner < other ? -1 : owner > other;
 }
 
-/* Take its memory from a window that is locked for writing. Return: what had it, or NULL. */
+/* Clear a window locked for writing. Return: its former parent, or NULL. */
 static struct kiw_region *window_clear(struct kiw_window *window)
 {
 	struct kiw_pd *pd = to_kiw_pd(window->region.pd);
@@ -240,7 +240,7 @@ static struct kiw_region *window_clear(struct kiw_window *window)
 	return parent;
 }
 
-/* Withdraw a region that is locked for writing. Return: what counts it no more, or NULL. */
+/* Withdraw a region locked for writing. Return: its former parent, or NULL. */
 static struct kiw_region *region_withdraw(struct kiw_region *region)
 {
 	lockdep_assert_held_write(&region->lock);
@@ -248,10 +248,7 @@ static struct kiw_region *region_withdraw(struct kiw_region *region)
 	return region->kind == KIW_REGION_WINDOW ? window_clear(to_kiw_window(region)) : NULL;
 }
 
-/*
- * A window is no longer bound to a region. All uses of the window have ended, so what they did to
- * the pages comes before what kiw_region_close() leads to.
- */
+/* A window leaves its parent. The release orders its finished uses before kiw_region_close(). */
 static void region_leave(struct kiw_region *parent)
 {
 	if (parent)
@@ -271,7 +268,7 @@ static bool region_can_be_invalidated(struct kiw_region *region)
 	return false;
 }
 
-/* @again: one that is invalid already, but has this key, is fine */
+/* @again: an invalid region with this key is fine */
 static enum kiw_region_fault region_invalidate(const struct kiw_owner *owner, u32 stag, bool again)
 {
 	enum kiw_region_fault fault = KIW_REGION_STAG;
@@ -308,11 +305,11 @@ enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_owner *owner, u
 
 /* --- windows -------------------------------------------------------------------------------- */
 
-/* Rights that a window may have: those of peers. A local one is ignored, as optional flags are. */
+/* Rights of a window: those of peers. Local write and optional flags are ignored. */
 #define WINDOW_RIGHTS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
 #define WINDOW_ACCESS	(WINDOW_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
 
-/* Count a window in what it is to be bound to. */
+/* Count a window in its new parent. */
 static enum kiw_region_fault region_join(struct kiw_region *region, const struct kiw_owner *owner,
 					 const struct kiw_bind_args *args)
 {
@@ -331,7 +328,7 @@ static enum kiw_region_fault region_join(struct kiw_region *region, const struct
 	return atomic_inc_unless_negative(&region->windows) ? KIW_REGION_OK : KIW_REGION_STAG;
 }
 
-/* May this QP bind the window, which is locked for writing? */
+/* May this QP bind the window, locked for writing? */
 static enum kiw_region_fault window_check_bind(const struct kiw_window *window,
 					       const struct kiw_owner *owner,
 					       const struct kiw_bind_args *args)
@@ -345,7 +342,7 @@ static enum kiw_region_fault window_check_bind(const struct kiw_window *window,
 	return KIW_REGION_OK;
 }
 
-/* Make a window, which is locked for writing, a part of @parent, or of nothing. */
+/* Make a window, locked for writing, a part of @parent, or of nothing. */
 static void window_set(struct kiw_window *window, const struct kiw_owner *owner, u32 stag,
 		       const struct kiw_bind_args *args, struct kiw_region *parent)
 {
@@ -424,7 +421,7 @@ void kiw_region_unbind(struct kiw_window *window)
 	region_leave(parent);
 }
 
-/* Return: whether there was one. It may be going at the same time, but not its memory. */
+/* Return: whether there was one. The window may be going, but not its memory. */
 static bool region_unbind_one(const struct kiw_owner *owner)
 {
 	struct kiw_pd *pd = to_kiw_pd(owner->pd);

@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Regions: what an STag leads to, and how long. The table has every region of a device; mr.c makes
+ * Regions: memory of STags, and its lifetime. The table holds all regions of a device; mr.c makes
  * those of processes, mw.c makes windows.
  *
- * A use of a region is a look-up with all checks, copies, and the end of the use. Copies that
- * follow each other may share a use: each is checked, and only the look-up is saved
- * (kiw_region_go_on()). How a region goes depends on its kind:
+ * A use is a look-up with all checks, copies, and an end. Consecutive copies may share a use and
+ * save the look-up; each is checked (kiw_region_go_on()). The kinds differ in their end:
  *
- *   %KIW_REGION_USER	is good from kiw_region_add() to kiw_region_remove(), which waits until all
- *			uses have ended. Uses take no lock.
- *   %KIW_REGION_FAST	can be withdrawn in softirq, by kiw_region_invalidate(), and then be made
- *			valid again with other memory. Each use holds its lock for reading, with
- *			BH off, for as long as one FPDU is copied.
- *   %KIW_REGION_WINDOW	is withdrawn likewise, and gets its memory by a bind: a part of a region of
- *			a process. Each bind gives it another key. It is for peers alone.
+ *   %KIW_REGION_USER	valid from kiw_region_add() to kiw_region_remove(), which waits for all
+ *			uses. Uses take no lock.
+ *   %KIW_REGION_FAST	kiw_region_invalidate() may withdraw it in softirq; it can become valid
+ *			again with other memory. Each use holds its lock for reading, with BH off,
+ *			while one FPDU is copied.
+ *   %KIW_REGION_WINDOW	withdrawn like that; a bind gives it a part of a process's region and
+ *			another key. For peers only.
  *
- * A region counts the windows that are bound to it, and goes only when there is none.
+ * A region counts the windows bound to it, and stays while there are any.
  *
- * A look-up runs under RCU, and a use counts in its region. So kiw_region_remove() waits for the
- * uses of that region and for nobody else, and without a use it doesn't wait at all. The memory of
- * a region is freed after a grace period, for which nobody waits. A use lasts at most until TCP or
- * UDP gets the batch that its bytes are copied to, and its thread doesn't sleep for memory
- * meanwhile.
+ * Look-ups run under RCU, and a use counts in its region. So kiw_region_remove() waits only for
+ * uses of that region. Its memory is freed after a grace period, without waiting. A use ends at the
+ * latest when TCP or UDP gets the batch, and its thread does not sleep for memory meanwhile.
  */
 #ifndef KIWARP_REGION_H
 #define KIWARP_REGION_H
@@ -41,14 +38,14 @@ struct kiw_bind_args;
 struct kiw_lent;
 
 /**
- * struct kiw_owner - a queue pair, as memory and completions know it
- * @pd: protection domain: no other region may be used
+ * struct kiw_owner - a queue pair, as memory and completions see it
+ * @pd: protection domain of all usable regions
  * @regions: table of the device
  * @cookie: of the process, for completions
- * @num: number of the queue pair
- * @access: IB_ACCESS_REMOTE_* that it allows at all; may change at any time
+ * @num: queue pair number
+ * @access: allowed IB_ACCESS_REMOTE_*; may change at any time
  *
- * Windows of type 2B belong to it by its address.
+ * Windows of type 2B belong to its address.
  */
 struct kiw_owner {
 	struct ib_pd	*pd;
@@ -64,26 +61,20 @@ enum kiw_region_kind {
 	KIW_REGION_WINDOW,
 };
 
-/* Value of kiw_region.windows: the region goes, no window is bound to it any more */
+/* Value of kiw_region.windows: the region goes, no window can be bound */
 #define KIW_REGION_GOES (-1)
 
-/**
- * struct kiw_region - a region
- * @kind: see above
- * @valid: the region may be used; where it can be withdrawn, changed under @lock
- * @lock: where the region can be withdrawn, held by uses for reading, and for writing to change
- *	what follows
+/*
+ * A region.
+ * @valid: usable; if it can be withdrawn, changed under @lock
+ * @lock: if it can be withdrawn: uses hold it for reading, changes of all below for writing
  * @stag: index << 8 | key; the index never changes
- * @access: IB_ACCESS_*
- * @pd: protection domain
- * @iova: address of the first byte, as peers and work requests name it
- * @length: bytes
+ * @iova: address of the first byte for peers and requests
  * @offset: of the first byte in the first page
  * @pages: one pointer per page of PAGE_SIZE
- * @uses: under way, and one as long as the region is in the table
- * @lent: its pages that TCP holds, see lend.h, or NULL: none so far
- * @windows: that are bound to the region, or %KIW_REGION_GOES
- * @rcu: to free it by
+ * @uses: uses under way, plus one while the region is in the table
+ * @lent: pages held by TCP (lend.h), or NULL until the first loan
+ * @windows: bound windows, or %KIW_REGION_GOES
  */
 struct kiw_region {
 	enum kiw_region_kind	kind;
@@ -103,13 +94,13 @@ struct kiw_region {
 };
 
 /**
- * struct kiw_window - a region that is a part of another one
- * @region: of the kind %KIW_REGION_WINDOW; its @lock protects the rest, too
- * @of_qp: it is of type 2B: good for one queue pair, and for requests and peers to invalidate
- * @parent: region that has its memory, and counts it; NULL: it isn't valid
- * @owner: with @of_qp and @parent, the queue pair; only its address counts, and
- *	kiw_region_unbind_all() ends that before it can be another one's
- * @link: likewise, in kiw_pd.windows
+ * struct kiw_window - a part of another region
+ * @region: %KIW_REGION_WINDOW; its @lock protects all members
+ * @of_qp: type 2B: for one queue pair; requests and peers can invalidate it
+ * @parent: region with the memory, which counts the window; NULL: not valid
+ * @owner: with @of_qp and @parent, the queue pair; only its address counts, until
+ *	kiw_region_unbind_all()
+ * @link: with @of_qp and @parent, in kiw_pd.windows
  */
 struct kiw_window {
 	struct kiw_region	region;
@@ -119,98 +110,80 @@ struct kiw_window {
 	struct rb_node		link;
 };
 
-/**
- * struct kiw_region_use - a use that was begun
- * @region: the region, which counts it
- */
 struct kiw_region_use {
 	struct kiw_region	*region;
 };
 
 /**
- * kiw_region_add() - give a region its STag and make it reachable
+ * kiw_region_add() - assign an STag and make a region reachable
  * @regions: table of the device
  * @region: all but @stag is set
  *
- * Indexes are spread at random over the whole space and keys are random too, so that neither a
- * guess nor a stale STag finds a region (RFC 5042 section 8.1.1). Index 0 isn't used: STag 0 is
- * never good.
+ * Indexes and keys are random, so that neither a guess nor a stale STag finds a region (RFC 5042
+ * section 8.1.1). Index 0 is unused: STag 0 is never valid.
  *
- * Return: 0, -ENOMEM, or -ENOSPC when no free index was found.
+ * Return: 0, -ENOMEM, or -ENOSPC without a free index.
  */
 int kiw_region_add(struct xarray *regions, struct kiw_region *region);
 
 /**
- * kiw_region_replace() - give a region the STag of another one, which is found no more
+ * kiw_region_replace() - move the STag of @before to @region
  * @regions: table of the device
- * @before: in the table, of the kind %KIW_REGION_USER; uses go on until kiw_region_remove()
+ * @before: %KIW_REGION_USER in the table; uses go on until kiw_region_remove()
  * @region: all but @stag is set
  */
 void kiw_region_replace(struct xarray *regions, const struct kiw_region *before,
 			struct kiw_region *region);
 
 /**
- * kiw_region_remove() - nobody finds the region any more, and all uses have ended; may sleep
+ * kiw_region_remove() - make a region unreachable and wait for its uses; may sleep
  * @regions: table of the device
- * @region: in the table, or replaced there; free its memory by kfree_rcu()
+ * @region: in the table, or replaced there; free it by kfree_rcu()
  */
 void kiw_region_remove(struct xarray *regions, struct kiw_region *region);
 
-/** kiw_region_close() - no window is bound to a region any more; Return: false if one is */
+/** kiw_region_close() - refuse further windows; Return: false if one is bound */
 bool kiw_region_close(struct kiw_region *region);
 
-/** kiw_region_reopen() - a region that was closed is to stay after all */
 static inline void kiw_region_reopen(struct kiw_region *region)
 {
 	atomic_set(&region->windows, 0);
 }
 
 /**
- * kiw_region_begin() - look a region up and check that it may be used so
- * @owner: queue pair that uses it, held
+ * kiw_region_begin() - look up a region, check and begin a use
+ * @owner: using queue pair, held
  * @stag: index and key
- * @access: IB_ACCESS_* that are needed; 0 for what is local and reads
+ * @access: needed IB_ACCESS_*; 0: local read
  * @addr: first byte
- * @len: bytes; with 0 all is checked but @addr
- * @use: the use; if all is well, kiw_region_end() has to follow, in the same context
+ * @len: bytes; 0: check all but @addr
+ * @use: on success end it by kiw_region_end(), in the same context
  *
  * Any context but hard interrupts.
  *
- * Return: %KIW_REGION_OK, or the first check that failed, in the order of RFC 5041 section 7.1;
- * then there is no use to end.
+ * Return: %KIW_REGION_OK, or the first failed check in the order of RFC 5041 section 7.1, without a
+ * use to end.
  */
 enum kiw_region_fault kiw_region_begin(const struct kiw_owner *owner, u32 stag, int access,
 				       u64 addr, u32 len, struct kiw_region_use *use);
 
-/**
- * kiw_region_check() - could a use begin now
- * @owner: queue pair, held
- * @stag: index and key
- * @access: IB_ACCESS_* that are needed
- * @addr: first byte
- * @len: bytes; with 0 all is checked but @addr
- *
- * Any context but hard interrupts.
- *
- * Return: as kiw_region_begin().
- */
+/** kiw_region_check() - could a use begin now; as kiw_region_begin(), without a use */
 enum kiw_region_fault kiw_region_check(const struct kiw_owner *owner, u32 stag, int access,
 				       u64 addr, u32 len);
 
-/** kiw_region_end() - end a use */
 void kiw_region_end(struct kiw_region_use *use);
 
 /**
- * kiw_region_go_on() - begin a use, or go on with the last one if it was of the same region
- * @owner: queue pair that uses it, held
+ * kiw_region_go_on() - begin a use, or continue one of the same region
+ * @owner: using queue pair, held
  * @stag: index and key
- * @access: IB_ACCESS_* that are needed; 0 for what is local and reads
+ * @access: needed IB_ACCESS_*; 0: local read
  * @addr: first byte
  * @len: bytes, not 0
- * @use: the use that was set aside last; with @region NULL at first
+ * @use: the use set aside last; @region is NULL at first
  *
- * Looking up costs more than a copy of a kilobyte. kiw_region_set_aside() has to follow, and
- * kiw_region_leave() soon after: deregistering waits for it. All in one context, any but hard
+ * A look-up costs more than a copy of a kilobyte. Call kiw_region_set_aside() afterwards, and
+ * kiw_region_leave() soon: deregistration waits for it. All in one context, any but hard
  * interrupts.
  *
  * Return: as kiw_region_begin().
@@ -218,10 +191,10 @@ void kiw_region_end(struct kiw_region_use *use);
 enum kiw_region_fault kiw_region_go_on(const struct kiw_owner *owner, u32 stag, int access,
 				       u64 addr, u32 len, struct kiw_region_use *use);
 
-/** kiw_region_set_aside() - end a use, unless the region is of a kind that can't be withdrawn */
+/** kiw_region_set_aside() - keep the use of a region that cannot be withdrawn; end others */
 void kiw_region_set_aside(struct kiw_region_use *use);
 
-/** kiw_region_leave() - end a use that may have been set aside */
+/** kiw_region_leave() - end a use, if one was set aside */
 static inline void kiw_region_leave(struct kiw_region_use *use)
 {
 	if (use->region)
@@ -230,66 +203,47 @@ static inline void kiw_region_leave(struct kiw_region_use *use)
 }
 
 /**
- * kiw_region_invalidate() - a peer withdraws a region that it may withdraw
- * @owner: queue pair that uses it, held
+ * kiw_region_invalidate() - withdraw a region for a peer
+ * @owner: queue pair of the peer, held
  * @stag: index and key
  *
- * When this returns %KIW_REGION_OK, nobody touches the region's memory any more. Any context but
- * hard interrupts.
+ * After %KIW_REGION_OK nobody touches the memory. Any context but hard interrupts.
  *
- * Return: %KIW_REGION_OK, %KIW_REGION_STAG, %KIW_REGION_PD, or %KIW_REGION_ACCESS for a region of
- * a process, which only its owner can remove, and for a window that several queue pairs share.
+ * Return: %KIW_REGION_OK, %KIW_REGION_STAG, %KIW_REGION_PD, or %KIW_REGION_ACCESS for a process's
+ * region, which only its process removes, and for a window shared by queue pairs.
  */
 enum kiw_region_fault kiw_region_invalidate(const struct kiw_owner *owner, u32 stag);
 
-/**
- * kiw_region_invalidate_own() - a request does so
- * @owner: queue pair with the request, held
- * @stag: index and key
- *
- * As kiw_region_invalidate(), but all is well with one that the peer has invalidated before.
- *
- * Return: as there.
- */
+/** kiw_region_invalidate_own() - for a request; succeeds if the peer did it before */
 enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_owner *owner, u32 stag);
 
 /**
- * kiw_region_bind() - give a window its memory, and another key
+ * kiw_region_bind() - give a window memory and another key
  * @owner: queue pair with the request, held
- * @stag: index of the window, and its new key
- * @args: what is to be its memory, not checked
+ * @stag: index of the window, new key
+ * @args: requested memory, unchecked
  *
- * What a window of type 1 had before is taken from it: when this returns %KIW_REGION_OK, nobody
- * uses the old key any more. One of type 2B has to be invalid. Any context but hard interrupts.
+ * A window of type 1 loses its former memory: after %KIW_REGION_OK nobody uses the old key. One of
+ * type 2B must be invalid. Any context but hard interrupts.
  *
- * Return: %KIW_REGION_OK, or what is wrong; then the window is as it was.
+ * Return: %KIW_REGION_OK, or the fault; the window is unchanged then.
  */
 enum kiw_region_fault kiw_region_bind(const struct kiw_owner *owner, u32 stag,
 				      const struct kiw_bind_args *args);
 
-/** kiw_region_unbind() - take its memory from a window that is found by its STag no more */
+/** kiw_region_unbind() - take the memory from an unreachable window */
 void kiw_region_unbind(struct kiw_window *window);
 
-/**
- * kiw_region_unbind_all() - the windows of a queue pair are invalid; may sleep
- * @owner: queue pair that goes, or begins anew; no request of it is carried out any more
- */
+/** kiw_region_unbind_all() - of a queue pair without running requests; may sleep */
 void kiw_region_unbind_all(const struct kiw_owner *owner);
 
-/** kiw_region_offset() - bytes between the start of the first page and an address in the region */
+/** kiw_region_offset() - bytes from the start of the first page to @addr */
 static inline u64 kiw_region_offset(const struct kiw_region *region, u64 addr)
 {
 	return addr - region->iova + region->offset;
 }
 
-/**
- * kiw_region_chunk() - the longest run of bytes at an address that lies in one page
- * @region: region of a use
- * @addr: within the checked range
- * @len: in: bytes wanted, out: bytes in this page
- *
- * Return: the kernel's address of the byte, valid until kiw_region_unmap().
- */
+/** kiw_region_chunk() - map @addr; cuts *@len to its page. kiw_region_unmap() must follow */
 static inline void *kiw_region_chunk(const struct kiw_region *region, u64 addr, u32 *len)
 {
 	u64 off = kiw_region_offset(region, addr);
@@ -299,7 +253,6 @@ static inline void *kiw_region_chunk(const struct kiw_region *region, u64 addr, 
 	return kmap_local_page(region->pages[off >> PAGE_SHIFT]) + in_page;
 }
 
-/** kiw_region_unmap() - the last address of kiw_region_chunk() isn't used any more */
 static inline void kiw_region_unmap(void *p)
 {
 	kunmap_local(p);

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The receive pump. It runs in TCP's callbacks, with the socket lock held, and feeds the receive
- * machine from the socket's queue.
- */
+/* The receive pump: runs in TCP's callbacks, with the socket lock held. */
 #include "rx.h"
 
 #include <net/tcp.h>
@@ -11,14 +8,14 @@
 #include "cursor.h"
 #include "stream.h"
 
-/* Bytes after which the pump lets others run. */
+/* Bytes after which the pump lets others run */
 #define RX_BUDGET (1U << 20)
 
 /*
- * With a CRC an FPDU waits until it is whole, and the peer has to be let send the @missing bytes.
- * TCP frees an skb when all of it is consumed, and joins what arrives to the last one of its queue:
- * the skb in which an FPDU begins may keep several times the memory of what is left there, and that
- * comes in addition to what attach_window() provides.
+ * With a CRC an FPDU waits until it is whole, so the peer must be able to send the @missing bytes.
+ * TCP frees an skb when all of it is consumed, and joins arriving bytes to the last one: the skb
+ * with the start of an FPDU may use several times the memory of its rest, in addition to
+ * attach_window()'s room.
  */
 static void rx_make_room(struct kiw_stream *s, u32 consumed, u32 missing)
 {
@@ -57,7 +54,7 @@ void kiw_rx_pump(struct kiw_stream *s)
 	}
 	if (!readable && !rx->stopped)
 		kiw_session_broken_off(&s->ss, KIW_EV_LLP_LOST);
-	/* TCP is to call back only when so many are there, beyond those that are consumed. */
+	/* TCP calls back when so many bytes are available behind the consumed ones. */
 	WRITE_ONCE(sk->sk_rcvlowat,
 		   rx->stopped ? 1 :
 		   kiw_receive_waits(rx) ? INT_MAX : min_t(u32, rx->want, INT_MAX));
@@ -76,7 +73,7 @@ void kiw_rx_done(struct kiw_stream *s)
 {
 	if (!s->rx_taken)
 		return;
-	/* The peer's request waits for it: TCP alone waits for more to send, or 40 ms. */
+	/* The peer's request waits for the ACK. TCP alone would delay it up to 40 ms. */
 	if (s->ss.tx.acked && s->ss.rx_ended)
 		inet_csk_exit_pingpong_mode(s->sk);
 	s->ss.rx_ended = false;

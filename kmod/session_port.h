@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The types and functions that the module gives to its sessions, see session/port.h. */
+/* The module's types and functions for its sessions, see session/port.h. */
 #ifndef KIWARP_SESSION_PORT_H
 #define KIWARP_SESSION_PORT_H
 

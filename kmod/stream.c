@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The state of a stream, and references to it. Nothing here sends, receives or waits. */
+/* State and references of a stream. Nothing here sends, receives or waits. */
 #include "stream.h"
 
 static struct workqueue_struct *stream_wq;
 
-/* The caller has a reference, and gets that of the queue if the work is in it. */
+/* Drop the queue's reference if the work is queued; the caller holds one. */
 static void stream_unqueue(struct kiw_stream *s)
 {
 	if (cancel_delayed_work(&s->work))
@@ -23,7 +23,7 @@ void kiw_stream_queue(struct kiw_stream *s, unsigned long delay)
 		queued = queue_delayed_work(stream_wq, &s->work, delay);
 	}
 	if (!queued)
-		kiw_stream_put(s);	/* never the last: the caller has one */
+		kiw_stream_put(s);	/* not the last: the caller holds one */
 }
 
 void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay)
@@ -34,7 +34,7 @@ void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay)
 	kref_get(&s->ref);
 	if (READ_ONCE(s->late) && time_before(end, s->late_end))
 		stream_unqueue(s);
-	/* Before it is queued: a caller that finds it queued sees this. */
+	/* Before queueing: a caller that finds it queued must see this. */
 	WRITE_ONCE(s->late, true);
 	if (queue_delayed_work(stream_wq, &s->work, delay))
 		s->late_end = end;
@@ -47,7 +47,7 @@ void kiw_stream_later(struct work_struct *work)
 	queue_work(stream_wq, work);
 }
 
-/* The QP's reference is there: it goes when the stream has left the line. */
+/* The QP's reference exists until the stream has left the line. */
 void kiw_stream_wake(struct kiw_srq_wait *wait)
 {
 	kiw_stream_queue(container_of(wait, struct kiw_stream, srq_wait), 0);

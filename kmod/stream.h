@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One TCP connection in full operation: a session, and the socket that carries it (carrier.c).
- *
- * Everything in struct kiw_stream is protected by the socket lock. References: the endpoint that
- * started it, the QP while it is attached, a caller that took one through the QP.
+ * One TCP connection in full operation: a session and its socket (carrier.c). The socket lock
+ * protects struct kiw_stream. References: the endpoint that started it, the QP while attached, and
+ * callers that took one through the QP.
  */
 #ifndef KIWARP_STREAM_H
 #define KIWARP_STREAM_H
@@ -21,42 +20,34 @@
 #include "types.h"
 #include "session/session.h"
 
-/**
- * struct kiw_stream - see above
- * @sk: the connection's socket, reference held; the struct socket stays the endpoint's
- * @dev: device
- * @ibqp: attached QP, or NULL once the stream was stopped
- * @inbox: of the endpoint, reference held, or NULL once the stream was stopped
- * @ref: references
- * @waiting: so many are about to take the socket lock; atomic
- * @turn: bytes that had been received when the owner took the lock
- * @starve_end: until when a message waits for a receive request; jiffies
- * @late: the work may be queued for a late time; a caller that needs it earlier moves it; atomic
- * @late_end: that time, in jiffies
- * @rx_more: the pump has to run again: its budget was used up, or TCP wasn't told of it all
- * @busy: the owner of the lock will settle before it lets go: no need for the work
- * @due: a callback asked for that meanwhile
- * @fin_sent: our direction is closed
- * @fin_received: the peer's direction is closed
- * @ended: the endpoint has been told that nothing more will come
- * @ss: the session; no other lock protects it
- * @rx_taken: bytes that the receive machine is through with, but TCP hasn't been told of
- * @rx_bytes: all that was received, as &struct kiw_traffic counts it
- * @rx_fpdus: likewise
- * @lend: registered pages that TCP has
- * @srq_wait: place in the line of the QP's shared receive queue, if it has one
- * @work: does what arose where nobody could: in the callback, or after a full socket. Holds a
- *	reference while queued.
- * @bell: looks after the stream in softirq, see kiw_stream_ring()
- * @retransmits: those that the device's counter has; it, and the next, under &kiw_stats.retransmits
- * @counted: the counter has all that this stream is to tell it
+/*
+ * One connection.
+ * @sk: reference held; its struct socket is the endpoint's
+ * @ibqp, @inbox: attached QP, and inbox of the endpoint, reference held; NULL after the stream
+ *	stopped
+ * @waiting: threads that wait for the socket lock; atomic
+ * @turn: bytes received when the owner took the lock
+ * @starve_end: when a message stops waiting for a receive request; jiffies
+ * @late: the work may be queued for later; a caller that needs it earlier moves it; atomic
+ * @late_end: that time, jiffies
+ * @rx_more: run the pump again: its budget was used up, or TCP was not told of all bytes
+ * @busy: the owner will settle before it unlocks: don't queue the work
+ * @due: a callback asked for a round
+ * @fin_sent, @fin_received: our and the peer's direction are closed
+ * @ended: the endpoint was told of the end
+ * @ss: session; no other lock
+ * @rx_taken: processed bytes not yet released to TCP
+ * @rx_bytes, @rx_fpdus: received, as in &struct kiw_traffic
+ * @srq_wait: place in the line of the QP's SRQ
+ * @work: work item for actions that need process context; holds a reference while queued
+ * @bell: work in softirq, see kiw_stream_ring()
+ * @retransmits: counted by the device; like @counted under &kiw_stats.retransmits
+ * @counted: nothing more to count
  * @saved_data_ready: the socket's own callbacks
- * @saved_state_change:
- * @saved_write_space:
- * @rcu: kiw_stream_find() looks before it holds a reference
+ * @rcu: for kiw_stream_find()
  * @sge: for the session's requests
  *
- * Cache lines of their own have what hardly ever changes, and what each owner of the lock writes.
+ * Separate cache lines: read-mostly fields, fields of the lock owner.
  */
 struct kiw_stream {
 	struct sock		*sk;
@@ -97,80 +88,69 @@ struct kiw_stream {
 
 void kiw_stream_put(struct kiw_stream *s);
 
-/** kiw_stream_find() - take a reference to the stream that @where points to, or NULL */
+/** kiw_stream_find() - take a reference to the stream at @where, or NULL */
 struct kiw_stream *kiw_stream_find(struct kiw_stream __rcu **where);
 
-/** kiw_stream_of_session() - the stream that a session is part of */
 static inline struct kiw_stream *kiw_stream_of_session(struct kiw_session *s)
 {
 	return container_of(s, struct kiw_stream, ss);
 }
 
-/** kiw_stream_of_session_const() - the same */
 static inline const struct kiw_stream *kiw_stream_of_session_const(const struct kiw_session *s)
 {
 	return container_of(s, struct kiw_stream, ss);
 }
 
-/** kiw_stream_received() - bytes of the stream that were taken so far; socket lock held */
+/** kiw_stream_received() - bytes processed so far; socket lock held */
 static inline u32 kiw_stream_received(const struct kiw_stream *s)
 {
 	return tcp_sk(s->sk)->copied_seq + s->rx_taken - s->ss.rx.origin;
 }
 
-/**
- * kiw_stream_queue() - have the work run soon; it takes a reference
- * @s: stream
- * @delay: jiffies until then, 0 or 1
- */
+/** kiw_stream_queue() - queue the work, with a reference; @delay 0 or 1 jiffies */
 void kiw_stream_queue(struct kiw_stream *s, unsigned long delay);
 
 /**
- * kiw_stream_queue_late() - have the work run at a time, or earlier
+ * kiw_stream_queue_late() - run the work after @delay, or earlier
  * @s: stream, with @s->ss.starving, @s->ss.gone or @s->lend.ending set; socket lock held
- * @delay: jiffies until then
+ * @delay: jiffies
  */
 void kiw_stream_queue_late(struct kiw_stream *s, unsigned long delay);
 
-/** kiw_stream_later() - have a work run that isn't a stream's; any context */
+/** kiw_stream_later() - queue another work of the module; any context */
 void kiw_stream_later(struct work_struct *work);
 
-/** kiw_stream_wake() - &kiw_srq_wait.wake of a stream */
 void kiw_stream_wake(struct kiw_srq_wait *wait);
 
 /**
- * kiw_stream_ring() - have the stream looked after in softirq, soon
- * @s: stream with a QP; any context, also with the socket lock held
+ * kiw_stream_ring() - ring the bell: look after the stream in softirq, soon
+ * @s: stream with a QP; any context, even with the socket lock held
  *
- * What was taken is given back to TCP, loans that are over are taken back, and what is posted is
- * sent. Where a thread has the socket, it does so, or else the work.
+ * Releases received bytes to TCP, ends loans, sends posted requests. If a thread owns the socket,
+ * that thread or the work does so.
  */
 static inline void kiw_stream_ring(struct kiw_stream *s)
 {
 	kiw_bh_work_queue(&s->bell);
 }
 
-/** kiw_stream_assert_held() - the socket lock is held, by an owner or by TCP */
+/** kiw_stream_assert_held() - assert the socket lock, held by an owner or by TCP */
 static inline void kiw_stream_assert_held(const struct kiw_stream *s)
 {
 	sock_owned_by_me(s->sk);
 }
 
-/** kiw_stream_lends() - are there loans that were not taken back; socket lock held */
+/** kiw_stream_lends() - are loans outstanding; socket lock held */
 static inline bool kiw_stream_lends(const struct kiw_stream *s)
 {
 	kiw_stream_assert_held(s);
 	return !list_empty(&s->lend.loans);
 }
 
-/**
- * kiw_stream_count_retransmits() - add what TCP has sent again since the last call to the counter
- * @s: stream; process context, socket locked or not
- * @last: the stream ends: no later call adds anything, and @s->retransmits doesn't change any more
- */
+/** kiw_stream_count_retransmits() - count new ones; @last: the last call; process context */
 void kiw_stream_count_retransmits(struct kiw_stream *s, bool last);
 
-/** kiw_stream_kick() - have somebody do what is due soon; socket lock held, any context */
+/** kiw_stream_kick() - schedule pending work: the current owner, or the work; socket lock held */
 void kiw_stream_kick(struct kiw_stream *s);
 
 int kiw_stream_init(void);
