@@ -13,24 +13,21 @@
 
 #define ARENA_SIZE	32768
 #define ARENA_UNITS	(ARENA_SIZE / KIW_RING_ALIGN)
-/* Longer rings have an arena of their own. */
+/* Longer rings get an arena of their own. */
 #define SHARED_MAX	(ARENA_SIZE / 4)
-/* Fewer units than this are no room: the smallest ring. */
+/* Units of the smallest ring; fewer are no room. */
 #define ARENA_LEAST	(KIW_RING_HEADER / KIW_RING_ALIGN + 1)
 
-/**
- * struct kiw_arena - memory that can be mapped as a whole, with one or more rings in it
- * @rdma: the part that RDMA core knows; an mmap() in flight holds a reference. Pages that a process
- *	still has mapped outlive it.
- * @rings: list and lock of the context that it belongs to
- * @link: in one of the lists of @rings
- * @mem: the memory
- * @pages: of @mem
- * @mm: the process that they are charged to
- * @number: told to the process
- * @count: rings in it; the last takes it along
- * @units: of KIW_RING_ALIGN bytes that are in use, if it is a shared one
- * @used: which of them
+/*
+ * Memory that is mapped as a whole and holds one or more rings.
+ * @rdma: RDMA core's part; an mmap() under way holds a reference. Pages that a process still maps
+ *	outlive it.
+ * @rings: list and lock of its context
+ * @mm: process charged for @pages
+ * @number: for the process
+ * @count: rings; the last one frees the arena
+ * @units: used units of KIW_RING_ALIGN bytes, if shared
+ * @used: map of these
  */
 struct kiw_arena {
 	struct rdma_user_mmap_entry	rdma;
@@ -51,8 +48,8 @@ static struct kiw_arena *to_kiw_arena(struct rdma_user_mmap_entry *rdma)
 }
 
 /*
- * What vmalloc_user() does, but with every page charged to the process's memory cgroup: a process
- * chooses the size of its rings, up to many megabytes each. vfree() undoes it.
+ * As vmalloc_user(), but each page is charged to the memory cgroup of the process, which chooses
+ * the size of its rings, up to many megabytes each. Undone by vfree().
  */
 static void *arena_mem_alloc(unsigned int n)
 {
@@ -84,8 +81,8 @@ err_pages:
 }
 
 /*
- * Rings count as locked memory, as regions do, and in the same sum: a limit holds for both together
- * and where there are no memory cgroups.
+ * Rings count as locked memory together with regions: one limit for both, even without memory
+ * cgroups.
  */
 static int arena_charge(struct kiw_arena *arena)
 {
@@ -139,7 +136,7 @@ err_free:
 	return ERR_PTR(err);
 }
 
-/* Put the arena onto the list where it belongs. */
+/* Move the arena to its list. */
 static void arena_file(struct kiw_arena *arena)
 {
 	bool room = arena->units + ARENA_LEAST <= ARENA_UNITS;
@@ -261,23 +258,23 @@ int kiw_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
 	struct rdma_user_mmap_entry *rdma;
 	int err;
 
-	/* Not now, and not by mprotect() either. */
+	/* Not now, and not by mprotect() later. */
 	if (vma->vm_flags & VM_EXEC)
 		return -EPERM;
 	vm_flags_clear(vma, VM_MAYEXEC);
 
-	/* Also sees to it that the mapping is shared, and as long as the arena. */
+	/* Also checks that the mapping is shared and covers the arena. */
 	rdma = rdma_user_mmap_entry_get(uctx, vma);
 	if (!rdma)
 		return -EINVAL;
 
-	/* Each page is now the mapping's too, so that it may outlive the entry, and the module. */
+	/* The mapping holds each page, so pages may outlive the entry and the module. */
 	err = remap_vmalloc_range(vma, to_kiw_arena(rdma)->mem, 0);
 	rdma_user_mmap_entry_put(rdma);
 	return err;
 }
 
-/* The last reference is gone: that of the rings, or that of an mmap() that was faster than them */
+/* The last reference is gone: of the rings, or of a later mmap(). */
 void kiw_mmap_free(struct rdma_user_mmap_entry *rdma)
 {
 	struct kiw_arena *arena = to_kiw_arena(rdma);

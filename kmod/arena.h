@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Memory that a process maps, with one or more rings in it. */
+/* Memory that a process maps, with one or more rings. */
 #ifndef KIWARP_ARENA_H
 #define KIWARP_ARENA_H
 
@@ -11,12 +11,11 @@
 
 struct kiw_ucontext;
 
-/**
- * struct kiw_rings - all arenas of a process's context
- * @mutex: protects this and what is taken of the arenas; innermost
- * @room: arenas with room for further rings
- * @full: all others
- * @next_number: of the next arena
+/*
+ * All arenas of a context.
+ * @mutex: protects the lists and the use of arenas; innermost
+ * @room: arenas with room for more rings
+ * @full: the others
  */
 struct kiw_rings {
 	struct mutex		mutex;
@@ -31,20 +30,19 @@ void kiw_rings_exit(struct kiw_rings *rings);
 
 /**
  * kiw_ring_alloc() - make a ring that a process can map
- * @map: to fill
- * @uctx: the process
+ * @map: output
+ * @uctx: process
  * @entries: slots, a power of two
  * @stride: bytes per slot
  *
- * Return: 0, -ENOMEM, also for more than the process may lock, or what
- * rdma_user_mmap_entry_insert() says.
+ * Return: 0, -ENOMEM, also above RLIMIT_MEMLOCK, or an error of rdma_user_mmap_entry_insert().
  */
 int kiw_ring_alloc(struct kiw_ring_map *map, struct kiw_ucontext *uctx, u32 entries, u32 stride);
 
-/** kiw_ring_free() - let go of the memory; @map may be all zero */
+/** kiw_ring_free() - free the memory; @map may be all zero */
 void kiw_ring_free(struct kiw_ring_map *map);
 
-/** kiw_ring_tell() - what the process has to know of its ring; for one that is all zero, nothing */
+/** kiw_ring_tell() - describe a ring to its process; nothing if @map is all zero */
 void kiw_ring_tell(const struct kiw_ring_map *map, u32 entries,
 		   struct kiw_ring_geometry *geometry);
 

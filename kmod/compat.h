@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Differences between kernels. config.h says what this kernel has; `make config` writes it, by
- * scripts/probe-kernel. Each piece names the first kernel with the new form, to tell what
- * can be deleted when the last kernel before it is dropped.
+ * Differences between kernels. `make config` writes config.h by scripts/probe-kernel. Each piece
+ * names the first kernel with the new form, to show when it can go.
  */
 #ifndef KIWARP_COMPAT_H
 #define KIWARP_COMPAT_H
 
-/* With PREEMPT_RT, the header of local locks needs the first, which older kernels leave out. */
+/* With PREEMPT_RT, local_lock.h needs spinlock.h; older kernels omit it. */
 #include <linux/spinlock.h>
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
@@ -25,7 +24,7 @@
 
 #include "config.h"
 
-/* 6.11: ib_device_ops.create_cq has all attributes of the call as its last argument */
+/* 6.11: ib_device_ops.create_cq gets all attributes of the call */
 #ifdef KIW_HAVE_CREATE_CQ_BUNDLE
 #define kiw_cq_attrs uverbs_attr_bundle
 static inline struct ib_udata *kiw_cq_udata(struct uverbs_attr_bundle *attrs)
@@ -40,7 +39,7 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 }
 #endif
 
-/* 7.2: ib_device_ops.resize_cq has become resize_user_cq, and takes an unsigned number */
+/* 7.2: ib_device_ops.resize_cq is resize_user_cq, with an unsigned number */
 #ifdef KIW_HAVE_RESIZE_USER_CQ
 #define kiw_cqe_number unsigned int
 #else
@@ -48,7 +47,7 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #define resize_user_cq resize_cq
 #endif
 
-/* 6.17: ib_device_ops.reg_user_mr has a DMA handle before its last argument */
+/* 6.17: ib_device_ops.reg_user_mr gets a DMA handle */
 #ifdef KIW_HAVE_REG_USER_MR_DMAH
 #define KIW_DMAH_PARAMETER struct ib_dmah *dmah,
 #define KIW_DMAH dmah
@@ -57,7 +56,7 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #define KIW_DMAH NULL
 #endif
 
-/* 7.2: ib_umem_get() is split by where the memory comes from */
+/* 7.2: ib_umem_get() is split by the source of the memory */
 #ifndef KIW_HAVE_UMEM_GET_VA
 #define ib_umem_get_va ib_umem_get
 #endif
@@ -68,16 +67,13 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 	((void)(net), ib_alloc_device(drv_struct, member))
 #endif
 
-/*
- * 6.11: with PREEMPT_RT, what BH off protects can have a lock that excludes others on the
- * processor. Before, BH off does.
- */
+/* 6.11: with PREEMPT_RT, a lock replaces the exclusion by BH off */
 #ifndef local_lock_nested_bh
 #define local_lock_nested_bh(lock)	((void)(lock))
 #define local_unlock_nested_bh(lock)	((void)(lock))
 #endif
 
-/* 6.9: works can run in softirq; before, tasklets do. Cancelling waits for one that runs. */
+/* 6.9: works can run in softirq; before, tasklets. Cancelling waits for a running one. */
 #ifdef KIW_HAVE_BH_WORK
 #define kiw_bh_work			work_struct
 #define kiw_bh_work_init(work, fn)	INIT_WORK(work, fn)
@@ -90,12 +86,12 @@ static inline struct ib_udata *kiw_cq_udata(struct ib_udata *udata)
 #define kiw_bh_work_cancel(work)	tasklet_kill(work)
 #endif
 
-/* 6.17: the system's queue for short works got a longer name */
+/* 6.17: the system's queue for short works is renamed */
 #ifndef KIW_HAVE_SYSTEM_PERCPU_WQ
 #define system_percpu_wq system_wq
 #endif
 
-/* 6.13: a timer is initialised together with its function */
+/* 6.13: a timer is initialised with its function */
 #ifndef KIW_HAVE_HRTIMER_SETUP
 static inline void hrtimer_setup(struct hrtimer *timer,
 				 enum hrtimer_restart (*function)(struct hrtimer *),
@@ -106,12 +102,12 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
-/* 6.5: the size of a structure with so many elements, before there is one */
+/* 6.5: size of a structure with @count elements, without an instance */
 #ifndef struct_size_t
 #define struct_size_t(type, member, count)	struct_size((type *)NULL, member, count)
 #endif
 
-/* 6.10: drivers add to what is shown of SRQs */
+/* 6.10: drivers can show details of SRQs */
 static inline void kiw_show_srqs(struct ib_device *ibdev,
 				 int (*fill)(struct sk_buff *msg, struct ib_srq *ibsrq))
 {
@@ -127,7 +123,7 @@ static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
 }
 #endif
 
-/* 6.3: the flags of a mapping are changed by helpers */
+/* 6.3: helpers change the flags of a mapping */
 #ifndef KIW_HAVE_VM_FLAGS_CLEAR
 static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 {
@@ -135,7 +131,7 @@ static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 }
 #endif
 
-/* 6.13: the core reports changes of the port's state, except where bonds are involved */
+/* 6.13: RDMA core reports the port's state, except with bonds */
 static inline bool kiw_core_reports_port(struct net_device *ndev)
 {
 #ifdef KIW_HAVE_REPORT_PORT_EVENT
@@ -145,19 +141,19 @@ static inline bool kiw_core_reports_port(struct net_device *ndev)
 #endif
 }
 
-/* 6.16: from_timer() has a longer name */
+/* 6.16: from_timer() is renamed */
 #ifndef timer_container_of
 #define timer_container_of from_timer
 #endif
 
-/* 6.19: kernel_bind() and kernel_connect() take a type of their own for any address */
+/* 6.19: kernel_bind() and kernel_connect() take another type of address */
 #ifdef KIW_HAVE_SOCKADDR_UNSIZED
 #define kiw_sockaddr(addr) ((struct sockaddr_unsized *)(addr))
 #else
 #define kiw_sockaddr(addr) ((struct sockaddr *)(addr))
 #endif
 
-/* 6.2: a socket says whether it uses the task's page fragment; before, TCP decides */
+/* 6.2: a socket can decline the task's page fragment; before, TCP decides */
 static inline void kiw_no_task_frag(struct sock *sk)
 {
 #ifdef KIW_HAVE_SK_USE_TASK_FRAG
@@ -165,7 +161,7 @@ static inline void kiw_no_task_frag(struct sock *sk)
 #endif
 }
 
-/* 6.6: the flags of an INET socket are bits of one word, set without a lock */
+/* 6.6: flags of an INET socket are bits of one word, set without a lock */
 static inline void kiw_bind_address_no_port(struct sock *sk)
 {
 #ifdef inet_set_bit
@@ -177,14 +173,14 @@ static inline void kiw_bind_address_no_port(struct sock *sk)
 #endif
 }
 
-/* 6.14: a kernel socket can come to hold its namespace; socket lock */
+/* 6.14: a kernel socket can hold its namespace later; socket lock */
 #ifndef KIW_HAVE_SK_NET_REFCNT_UPGRADE
 static inline void sk_net_refcnt_upgrade(struct sock *sk)
 {
 	struct net *net = sock_net(sk);
 
 #ifdef KIW_HAVE_NETNS_TRACKER_FREE
-	/* 6.2: what was tracked so far is a user that doesn't hold it */
+	/* 6.2: replace the tracker that holds no reference */
 	__netns_tracker_free(net, &sk->ns_tracker, false);
 #endif
 	sk->sk_net_refcnt = 1;
@@ -193,7 +189,7 @@ static inline void sk_net_refcnt_upgrade(struct sock *sk)
 }
 #endif
 
-/* 6.6: TCP says how much buffer a window takes; before, a sysctl alone knows the part of it */
+/* 6.6: TCP computes the buffer for a window; before, only a sysctl knows the ratio */
 #ifndef KIW_HAVE_TCP_SPACE_FROM_WIN
 static inline int tcp_space_from_win(const struct sock *sk, u32 win)
 {
@@ -208,7 +204,7 @@ static inline int tcp_space_from_win(const struct sock *sk, u32 win)
 }
 #endif
 
-/* 6.10: what a ubuf_info calls is a structure of functions */
+/* 6.10: a ubuf_info calls a structure of functions */
 #ifdef KIW_HAVE_UBUF_OPS
 #define kiw_ubuf_complete_by(ubuf, fn)						\
 	do {									\
@@ -231,11 +227,11 @@ static inline int kiw_send_msg(struct sock *sk, const struct bio_vec *piece, u32
 }
 
 /*
- * Hands TCP @len bytes in pages, but for the first @skip. With @ubuf, which counts the buffers that
- * they are in, they are sent as they are. Return: bytes taken, or an errno.
+ * Hand @len bytes of pages to TCP, without the first @skip. With @ubuf, which counts their buffers,
+ * they are sent without a copy. Return: bytes taken, or an errno.
  *
- * 6.5: TCP takes the pages of a message. Before, it takes them one by one; a message it copies, no
- * matter that some of those kernels have MSG_SPLICE_PAGES.
+ * 6.5: TCP takes the pages of a message. Before, pages go one by one; messages are copied, even
+ * where MSG_SPLICE_PAGES exists.
  */
 static inline int kiw_send_pages(struct sock *sk, const struct bio_vec *piece, u32 pieces,
 				 u32 skip, u32 len, struct ubuf_info *ubuf, int flags)

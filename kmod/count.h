@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Counters of one device: every file counts by these; stats.c shows them. */
+/* Counters of a device, for all files; stats.c shows them. */
 #ifndef KIWARP_COUNT_H
 #define KIWARP_COUNT_H
 
@@ -11,46 +11,45 @@
 
 /* Names in stats_names (stats.c), same order. */
 enum kiw_stat {
-	KIW_STAT_CONNECTS,		/* connections that reached full operation, both roles */
-	KIW_STAT_CONNECT_FAILS,		/* attempts of ours that failed */
-	KIW_STAT_MPA_REJECTS,		/* requests refused by a user or for want of resources */
-	KIW_STAT_MPA_MALFORMED,		/* start-up frames that were not MPA, both roles */
+	KIW_STAT_CONNECTS,		/* connections in full operation, both roles */
+	KIW_STAT_CONNECT_FAILS,		/* failed attempts of ours */
+	KIW_STAT_MPA_REJECTS,		/* requests refused by a user or for lack of resources */
+	KIW_STAT_MPA_MALFORMED,		/* start-up frames that are not MPA, both roles */
 	KIW_STAT_MPA_TIMEOUTS,		/* peers that did not finish the start-up in time */
 	KIW_STAT_CRC_ERRORS,
-	KIW_STAT_STREAM_ERRORS,		/* streams that ended by a protocol or protection error */
+	KIW_STAT_STREAM_ERRORS,		/* streams ended by a protocol or protection error */
 	KIW_STAT_TERM_SENT,
 	KIW_STAT_TERM_RECEIVED,
 	KIW_STAT_LLP_LOST,		/* streams reset, timed out, or closed too early */
 	KIW_STAT_CQ_OVERFLOWS,
 	KIW_STAT_RING_ERRORS,		/* QPs with nonsense in their mapped rings */
 	KIW_STAT_TCP_RETRANSMITS,	/* segments, see kiw_stream_count_retransmits() */
-	/* Datagrams that were dropped, each for the first reason that applies */
-	KIW_STAT_UD_MALFORMED,		/* not of our protocol, or with headers that it hasn't */
-	KIW_STAT_UD_VERSIONS,		/* of another version */
+	/* Dropped datagrams, each for the first reason that applies */
+	KIW_STAT_UD_MALFORMED,		/* other protocol, or bad headers */
+	KIW_STAT_UD_VERSIONS,		/* other version */
 	KIW_STAT_UD_CRC_ERRORS,
-	KIW_STAT_UD_NOT_READY,		/* the QP doesn't receive in its state */
+	KIW_STAT_UD_NOT_READY,		/* the QP does not receive in its state */
 	KIW_STAT_UD_QKEY_ERRORS,
-	KIW_STAT_UD_STRAYS,		/* to a group or by broadcast, to a QP's own number */
-	KIW_STAT_UD_NO_RECEIVES,	/* nothing was posted for them */
-	/* Datagrams that completed a receive request with an error */
+	KIW_STAT_UD_STRAYS,		/* to a group or by broadcast, for a QP's own number */
+	KIW_STAT_UD_NO_RECEIVES,	/* no receive request */
+	/* Datagrams that failed a receive request */
 	KIW_STAT_UD_TOO_LONG,
-	KIW_STAT_UD_BAD_RECEIVES,	/* the request's buffers can't be written to */
-	/* Segments of Write-Record that were dropped */
-	KIW_STAT_UD_RECORD_REFUSED,	/* no target, a bad STag or range, unlike their message */
-	KIW_STAT_UD_RECORD_FULL,	/* no room for a record, or for its completion */
-	KIW_STAT_UD_RECORD_LATE,	/* they had arrived, or their message is over */
-	KIW_STAT_UD_RECORD_TIMEOUTS,	/* messages that stayed incomplete */
+	KIW_STAT_UD_BAD_RECEIVES,	/* buffers not writable */
+	/* Dropped segments of Write-Record */
+	KIW_STAT_UD_RECORD_REFUSED,	/* no target, bad STag or range, or unlike their message */
+	KIW_STAT_UD_RECORD_FULL,	/* no room for a record or its completion */
+	KIW_STAT_UD_RECORD_LATE,	/* duplicate, or message finished */
+	KIW_STAT_UD_RECORD_TIMEOUTS,	/* incomplete messages */
 	KIW_STAT_NUM
 };
 
 /**
- * struct kiw_traffic - what streams have carried in full operation, and datagrams; one for each CPU
- * @sent_bytes: FPDUs that TCP has taken, with their headers, CRCs and markers; the same of UDP
- * @lent_bytes: those of them that TCP was handed without a copy
- * @sent_fpdus: their number
- * @received_bytes: FPDUs that have been received, also those under way; datagrams that weren't
- *	dropped
- * @received_fpdus: the number of those that are complete
+ * struct kiw_traffic - traffic of streams in full operation and of datagrams; per CPU
+ * @sent_bytes: FPDUs that TCP took, with headers, CRCs and markers; datagrams that UDP took
+ * @lent_bytes: of these, without a copy
+ * @sent_fpdus: number of FPDUs and datagrams
+ * @received_bytes: FPDUs, even incomplete ones; datagrams that were not dropped
+ * @received_fpdus: number of complete ones
  */
 struct kiw_traffic {
 	u64	sent_bytes;
@@ -63,8 +62,8 @@ struct kiw_traffic {
 /**
  * struct kiw_stats - all counters
  * @v: rare events
- * @retransmits: protects what streams have told of theirs; taken by readers and when one ends
- * @traffic: added to once for each batch that is sent, and each run of the receive pump
+ * @retransmits: protects the share of streams; taken by readers and at the end of a stream
+ * @traffic: added to once per sent batch and per run of the receive pump
  */
 struct kiw_stats {
 	atomic64_t			v[KIW_STAT_NUM];
@@ -83,12 +82,12 @@ static inline void kiw_stat_add(struct kiw_stats *stats, enum kiw_stat which, u3
 }
 
 /**
- * kiw_stat_retransmits() - count the segments that TCP has sent again on a connection
+ * kiw_stat_retransmits() - count new retransmissions of a connection
  * @stats: counters
- * @sk: socket of the connection
- * @before: those of them that have been counted
+ * @sk: socket
+ * @before: segments counted already
  *
- * Return: the number of the others. A socket that was disconnected has forgotten all.
+ * Return: newly counted segments; 0 for a disconnected socket, which forgot them.
  */
 static inline u32 kiw_stat_retransmits(struct kiw_stats *stats, const struct sock *sk, u32 before)
 {
@@ -122,7 +121,6 @@ static inline int kiw_stats_init(struct kiw_stats *stats)
 	return stats->traffic ? 0 : -ENOMEM;
 }
 
-/* kiw_stats_exit() - free the memory of kiw_stats_init(), if there is any */
 static inline void kiw_stats_exit(struct kiw_stats *stats)
 {
 	free_percpu(stats->traffic);

@@ -7,16 +7,16 @@
 #include "compat.h"
 #include "types.h"
 
-/* Completions that are copied with interrupts off when a queue is resized, at most */
+/* Most completions copied with interrupts off during a resize */
 #define CQ_COPY_LOCKED 256
 
-/* Whether a completion is one that a process has to be told of at once */
+/* Must the process learn of this completion at once? */
 static bool cq_is_urgent(const struct kiw_cqe *cqe)
 {
 	return cqe->flags & KIW_CQE_SOLICITED || cqe->status != IB_WC_SUCCESS;
 }
 
-/* Whether these completions are what the process waits for; @arm is its demand */
+/* Does the demand @arm ask for these completions? */
 static bool cq_arm_matches(u32 arm, const struct kiw_cqe *cqe, unsigned int n)
 {
 	if (arm == KIW_ARM_NEXT)
@@ -31,8 +31,8 @@ static bool cq_arm_matches(u32 arm, const struct kiw_cqe *cqe, unsigned int n)
 }
 
 /*
- * The event is due; it no longer waits. Return: whether the process still wants one, since nobody
- * but the kernel may withdraw the demand.
+ * End the wait of the event. Return: whether the process still wants it; only the kernel withdraws
+ * the demand.
  */
 static bool cq_disarm(struct kiw_cq *cq)
 {
@@ -41,13 +41,13 @@ static bool cq_disarm(struct kiw_cq *cq)
 	lockdep_assert_held(&cq->lock);
 	if (cq->delayed) {
 		cq->delayed = 0;
-		/* Where the timer runs just now, it finds that nothing waits. */
+		/* A running timer finds that nothing waits. */
 		hrtimer_try_to_cancel(&cq->timer);
 	}
 	return xchg(&ring->arm, KIW_ARM_NONE) != KIW_ARM_NONE;
 }
 
-/* Does the event for these completions wait for further ones? */
+/* Does the event wait for further completions? */
 static bool cq_delay(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n)
 {
 	bool first = !cq->delayed;
@@ -56,7 +56,7 @@ static bool cq_delay(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int 
 	if (!cq->period || cq->dead)
 		return false;
 	for (; n--; cqe++) {
-		if (cqe->flags & KIW_CQE_VOID)	/* the second half of one */
+		if (cqe->flags & KIW_CQE_VOID)	/* second half of a completion */
 			continue;
 		if (cq_is_urgent(cqe))
 			return false;
@@ -76,7 +76,7 @@ static void cq_notify(struct kiw_cq *cq)
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 }
 
-/* The event has waited for as long as it may. */
+/* The period of the event is over. */
 static enum hrtimer_restart cq_timeout(struct hrtimer *timer)
 {
 	struct kiw_cq *cq = container_of(timer, struct kiw_cq, timer);
@@ -84,7 +84,7 @@ static enum hrtimer_restart cq_timeout(struct hrtimer *timer)
 	bool notify;
 
 	spin_lock_irqsave(&cq->lock, flags);
-	/* A timer that is queued again is that of a later wait. */
+	/* A timer that is queued again belongs to a later wait. */
 	notify = cq->delayed && !hrtimer_is_queued(timer) && cq_disarm(cq);
 	spin_unlock_irqrestore(&cq->lock, flags);
 	if (notify)
@@ -105,17 +105,17 @@ static void cq_overflow(struct kiw_cq *cq)
 		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
 }
 
-/* The process has consumed more. */
+/* Read the process's index. */
 static void cq_look(struct kiw_cq *cq)
 {
 	const struct kiw_cq_ring *ring = cq->map.mem;
 
 	lockdep_assert_held(&cq->lock);
-	/* Pairs with the process's release when it has read slots. */
+	/* Pairs with the process's release after reading slots. */
 	cq->cons = smp_load_acquire(&ring->cons);
 }
 
-/* Slots that aren't free, as far as is known; nonsense counts as full. */
+/* Used slots, as far as known; nonsense counts as full. */
 static u32 cq_used(const struct kiw_cq *cq)
 {
 	lockdep_assert_held(&cq->lock);
@@ -147,9 +147,8 @@ void kiw_cq_unhold(struct kiw_cq *cq, u32 n)
 }
 
 /*
- * The handlers are called without the lock, so that they may do as they like. The CQ is still
- * there: completions are added for a QP, the QP keeps the CQ from being destroyed, and
- * kiw_destroy_qp() only returns once nobody is at work for the QP.
+ * Calls handlers without the lock. The CQ stays: the QP with the completions keeps it, and
+ * kiw_destroy_qp() waits for all work of that QP.
  */
 static bool cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n, u32 held)
 {
@@ -182,17 +181,17 @@ static bool cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n,
 	for (i = 0; i < n; i++) {
 		slot = kiw_ring_slot(&cq->map, cq->prod + i, cq->entries);
 		memcpy(slot, &cqe[i], sizeof(*cqe));
-		/* The second slot of a record has other members there. */
+		/* The second slot of a record holds other members there. */
 		if (cq->timed && !(cqe[i].flags & KIW_CQE_VOID))
 			slot->time = ktime_get_real_ns();
 	}
 	cq->prod += n;
-	/* Pairs with the process's acquire before it reads slots. */
+	/* Pairs with the process's acquire before reading slots. */
 	smp_store_release(&ring->prod, cq->prod);
 
 	/*
-	 * Pairs with the process's fence between its store of arm and its next look at prod:
-	 * either it sees these completions or we see that it is armed.
+	 * Pairs with the process's fence between storing arm and looking at prod: it sees these
+	 * completions, or we see that it is armed.
 	 */
 	smp_mb();
 	if (n && cq_arm_matches(READ_ONCE(ring->arm), cqe, n) && !cq_delay(cq, cqe, n))
@@ -226,14 +225,14 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct kiw_ucontext *uctx;
 	int err;
 
-	/* Consumers in the kernel can't be served yet. */
+	/* No support for kernel consumers yet. */
 	if (!udata)
 		return -EOPNOTSUPP;
 	if (attr->flags)
 		return -EOPNOTSUPP;
 	if (attr->cqe < 1 || attr->cqe > KIW_MAX_CQE)
 		return -EINVAL;
-	/* A process without our provider could do nothing with it. */
+	/* Useless to a process with another provider. */
 	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
 	err = ib_copy_from_udata(&req, udata, min(udata->inlen, sizeof(req)));
@@ -269,7 +268,7 @@ err_count:
 	return err;
 }
 
-/* Copy completions from @from on, up to @to, into another ring; what they say is not looked at. */
+/* Copy completions @from to @to into another ring, unread. */
 static void cq_copy(const struct kiw_cq *cq, const struct kiw_ring_map *map, u32 entries, u32 from,
 		    u32 to)
 {
@@ -278,7 +277,7 @@ static void cq_copy(const struct kiw_cq *cq, const struct kiw_ring_map *map, u32
 		       kiw_ring_slot(&cq->map, from, cq->entries), sizeof(struct kiw_cqe));
 }
 
-/* Completions go to @map from here on, which gets the old ring. */
+/* Move to the ring in @map, which gets the old one. */
 static void cq_switch(struct kiw_cq *cq, struct kiw_ring_map *map, u32 entries, u32 cons)
 {
 	struct kiw_cq_ring *from = cq->map.mem, *to = map->mem;
@@ -294,14 +293,14 @@ static void cq_switch(struct kiw_cq *cq, struct kiw_ring_map *map, u32 entries, 
 }
 
 /*
- * The process doesn't poll meanwhile, so that there are never more to copy than the queue holds.
- * Most of it is copied while completions may come; only the last few with interrupts off.
+ * The process does not poll meanwhile, so there is never more to copy than the queue holds. All but
+ * the last few completions are copied with interrupts on.
  */
 static int cq_replace(struct kiw_cq *cq, struct kiw_ring_map *map, u32 entries)
 {
 	u32 room = min(entries, cq->entries);
 	struct kiw_cq_ring *ring = cq->map.mem;
-	/* Pairs with the process's release when it has read slots. */
+	/* Pairs with the process's release after reading slots. */
 	u32 cons = smp_load_acquire(&ring->cons);
 	u32 done = cons, prod;
 	unsigned long flags;
@@ -310,7 +309,7 @@ static int cq_replace(struct kiw_cq *cq, struct kiw_ring_map *map, u32 entries)
 	for (;;) {
 		spin_lock_irqsave(&cq->lock, flags);
 		prod = cq->prod;
-		/* The process says what @cons is: the sum could wrap. */
+		/* The process chooses @cons: the sum could wrap. */
 		if (prod - cons > room || cq->held > room - (prod - cons)) {
 			spin_unlock_irqrestore(&cq->lock, flags);
 			return -EINVAL;
@@ -343,7 +342,7 @@ int kiw_resize_cq(struct ib_cq *ibcq, u32 cqe, struct ib_udata *udata)
 	err = kiw_ring_alloc(&map, uctx, entries, sizeof(struct kiw_cqe));
 	if (err)
 		return err;
-	/* Before the switch: a process that isn't told of the new ring keeps the old one. */
+	/* Before the switch: without the answer a process keeps the old ring. */
 	kiw_ring_tell(&map, entries, &resp.ring);
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (!err) {
@@ -374,9 +373,9 @@ int kiw_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 }
 
 /*
- * Unreachable: RDMA core calls this only when no QP names the CQ, and the last kiw_cq_add() ended
- * before kiw_destroy_qp() did; nothing starts the timer any more. A process may have the ring
- * mapped, or be about to: the pages are its own then. Released: the ring; the core frees the rest.
+ * Unreachable: RDMA core calls this when no QP names the CQ. The last kiw_cq_add() ended before
+ * kiw_destroy_qp(), and nothing starts the timer. Pages that a process maps are its own. Released:
+ * the ring; the core frees the rest.
  */
 int kiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
@@ -385,7 +384,7 @@ int kiw_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	unsigned long flags;
 
 	hrtimer_cancel(&cq->timer);
-	/* Not every RDMA core has ceased to show the CQ, see res.c. */
+	/* Some RDMA cores still show the CQ, see res.c. */
 	spin_lock_irqsave(&cq->lock, flags);
 	swap(cq->map, map);
 	spin_unlock_irqrestore(&cq->lock, flags);

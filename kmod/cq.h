@@ -12,26 +12,22 @@
 
 struct kiw_device;
 
-/**
- * struct kiw_cq - a completion queue
- * @ibcq: the part that RDMA core knows
+/*
+ * A completion queue. QPs use it without a reference: RDMA core keeps a CQ that a QP names.
  * @resizing: held while the ring is replaced; outside of @lock
- * @lock: protects all that follows and the slots; innermost, taken with interrupts off, because
- *	consumers may be called back, and poll, in any context
- * @map: the ring's memory and its mapping
- * @prod: index of the next completion; the ring's copy is only written
- * @cons: of the process, as seen when there was no room; not looked at as long as there is, for the
- *	process writes beside it
- * @entries: slots, a power of two
- * @held: slots for completions that are certain to come, see kiw_cq_hold()
+ * @lock: protects all below and the slots; innermost, interrupts off: consumers may be called back,
+ *	and poll, in any context
+ * @prod: index of the next completion; the ring's copy is write-only
+ * @cons: the process's index, read only if there seems to be no room, since the process writes
+ *	beside it
+ * @entries: power of two
+ * @held: slots reserved by kiw_cq_hold()
  * @dead: overflowed; nothing is added any more
- * @timed: completions have their time; never changes
- * @count: completions that one event is for, and
- * @period: microseconds that it waits for them; both 0 where events don't wait
- * @delayed: completions that an event waits with, 0 if none waits
+ * @timed: completions carry their time; constant
+ * @count: completions per event
+ * @period: microseconds that an event waits for them; @count and @period 0: no wait
+ * @delayed: completions of a waiting event, or 0
  * @timer: runs while an event waits
- *
- * QPs use it without a reference: RDMA core refuses to destroy a CQ that a QP names.
  */
 struct kiw_cq {
 	struct ib_cq		ibcq;
@@ -59,45 +55,44 @@ static inline struct kiw_cq *to_kiw_cq(struct ib_cq *ibcq)
  * kiw_cq_add() - publish completions
  * @cq: completion queue
  * @cqe: completions, in order
- * @n: how many
+ * @n: number of completions
  *
- * One store publishes all of them, then a consumer that armed the queue is notified, or later, see
- * kiw_modify_cq(). Where they don't all fit, the first that do are added, the queue is dead and
- * IB_EVENT_CQ_ERR goes out once. Any context.
+ * Publishes all by one store and notifies an armed consumer, perhaps later (kiw_modify_cq()). If
+ * they do not all fit, adds those that do, kills the queue and raises IB_EVENT_CQ_ERR once. Any
+ * context.
  *
- * Return: whether all were added; false means that the QP has to go to the error state.
+ * Return: false: not all fit, and the QP must enter the error state.
  */
 bool kiw_cq_add(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
 
 /**
- * kiw_cq_hold() - keep room for completions that are certain to come
+ * kiw_cq_hold() - reserve room for certain completions
  * @cq: completion queue
- * @n: how many
+ * @n: number of completions
  *
- * What peers cause without a request of the process gets half of the queue, so that it can't leave
- * too little for the requests: refused when the completions that are there, and those that room is
- * kept for, would be more.
+ * For completions that peers cause without a request of the process. They get at most half of the
+ * queue, counting present and reserved completions, to leave room for requests.
  *
- * Return: whether there is room. kiw_cq_add_held() or kiw_cq_unhold() has to follow.
+ * Return: success; follow with kiw_cq_add_held() or kiw_cq_unhold().
  */
 bool kiw_cq_hold(struct kiw_cq *cq, u32 n);
 
-/** kiw_cq_unhold() - the completions won't come */
+/** kiw_cq_unhold() - drop a reservation */
 void kiw_cq_unhold(struct kiw_cq *cq, u32 n);
 
-/** kiw_cq_add_held() - as kiw_cq_add(), for completions that room was kept for */
+/** kiw_cq_add_held() - kiw_cq_add() of reserved completions */
 bool kiw_cq_add_held(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
 
 int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			 struct ib_udata *udata);
 
 /**
- * kiw_resize_cq() - give a completion queue another ring
+ * kiw_resize_cq() - replace the ring of a completion queue
  * @ibcq: completion queue
- * @cqe: entries that the process wants
- * @udata: of the call, for a &struct kiw_resize_cq_resp
+ * @cqe: wanted entries
+ * @udata: for &struct kiw_resize_cq_resp
  *
- * Completions may come meanwhile. May sleep.
+ * Completions may be added meanwhile. May sleep.
  *
  * Return: 0, -EINVAL for a number outside the limits or less than the queue holds, -ENOMEM,
  * -EFAULT.
@@ -105,14 +100,13 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 int kiw_resize_cq(struct ib_cq *ibcq, u32 cqe, struct ib_udata *udata);
 
 /**
- * kiw_modify_cq() - have events wait for further completions
+ * kiw_modify_cq() - set event moderation
  * @ibcq: completion queue
- * @count: completions that one event is for
- * @period: microseconds that an event waits for them, from the first one on; with either 0, none
- *	waits
+ * @count: completions per event
+ * @period: microseconds that an event waits, from its first completion on; 0 in either: no wait
  *
- * Only the event for what is neither solicited nor an error waits, and no longer than until as many
- * completions have come as half of the queue holds. A change ends a wait that is under way.
+ * Solicited completions and errors never wait, and no event waits for more than half of the queue.
+ * A change ends the current wait.
  *
  * Return: 0.
  */

@@ -22,7 +22,7 @@ static u32 gid_find(const struct kiw_gids *gids, const struct in6_addr *addr)
 	return 0;
 }
 
-/* Return: whether there was a free slot. */
+/* Return: whether a slot was free. */
 static bool gid_add(struct kiw_gids *gids, const struct in6_addr *addr)
 {
 	u32 i, slot = gids->last;
@@ -49,17 +49,17 @@ static void gid_remove(struct kiw_gids *gids, u32 slot)
 		*first = 0;
 }
 
-/* Is there an address in @slot that serves better than that of @other as the first one? */
+/* Does the address in @slot serve better as the first one than that of @other? */
 static bool gid_is_before(const struct kiw_gids *gids, u32 slot, u32 other)
 {
 	if (!other)
 		return true;
-	/* Those that peers beyond the link can't reach come last. */
+	/* Addresses that peers beyond the link cannot reach come last. */
 	return (ipv6_addr_type(&gids->addr[other]) & IPV6_ADDR_LINKLOCAL) &&
 	       !(ipv6_addr_type(&gids->addr[slot]) & IPV6_ADDR_LINKLOCAL);
 }
 
-/* A first address stays so as long as the interface has it, unless a better one comes. */
+/* A first address stays first while the interface has it, unless a better one comes. */
 static void gid_choose_first(struct kiw_gids *gids)
 {
 	u32 i, *first;
@@ -76,10 +76,10 @@ static void gid_choose_first(struct kiw_gids *gids)
 
 /*
  * struct gid_refresh - a refresh under way
- * @gids: the table, locked
+ * @gids: table, locked
  * @seen: slots with an address that the interface still has
- * @add: addresses without a slot get one; else they are passed over
- * @changed: the table isn't what it was
+ * @add: give addresses a slot; else skip them
+ * @changed: the table changed
  */
 struct gid_refresh {
 	struct kiw_gids	*gids;
@@ -142,7 +142,7 @@ bool kiw_gid_refresh(struct kiw_device *dev)
 	spin_lock_bh(&dev->gids.lock);
 	rcu_read_lock();
 	ndev = dev_get_by_index_rcu(dev->net, dev->ifindex);
-	/* Free slots first: an address that takes another's place should find one. */
+	/* Free slots first, for addresses that replace others. */
 	if (ndev)
 		gid_visit_all(&r, ndev);
 	for (i = 1; i < KIW_GID_MAC; i++) {
@@ -184,7 +184,7 @@ bool kiw_gid_get(struct kiw_device *dev, u32 index, struct in6_addr *addr)
 	return !ipv6_addr_any(addr);
 }
 
-/* No address of a host, nor of a group */
+/* Address of neither a host nor a group */
 static bool gid_is_unspecified(const struct in6_addr *addr)
 {
 	return ipv6_addr_any(addr) || (ipv6_addr_v4mapped(addr) && !addr->s6_addr32[3]);
@@ -205,8 +205,8 @@ bool kiw_gid_path(struct kiw_device *dev, u32 index, const struct in6_addr *to,
 }
 
 /*
- * An address handle is checked and counted here, and nothing more: requests carry the address
- * themselves, so that no request depends on how long its handle lives.
+ * An address handle is only checked and counted here. Requests carry the address, so they do not
+ * depend on the handle's lifetime.
  */
 int kiw_create_user_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *attr, struct ib_udata *udata)
 {
@@ -214,7 +214,7 @@ int kiw_create_user_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *attr, struc
 	const struct ib_global_route *grh;
 	struct in6_addr from, to;
 
-	/* Datagrams are routed by IP: without a GID there is no address. */
+	/* Datagrams are routed by IP, which needs a GID. */
 	if (!(rdma_ah_get_ah_flags(attr->ah_attr) & IB_AH_GRH))
 		return -EINVAL;
 	grh = rdma_ah_read_grh(attr->ah_attr);

@@ -37,24 +37,20 @@ err_stream:
 }
 
 /*
- * No process can hold the module: disassociate_ucontext lets RDMA core take its verbs objects away,
- * after which every call of its context fails in the core. So, in this order:
+ * No process can hold the module: with disassociate_ucontext RDMA core takes verbs objects away,
+ * and later calls fail in the core. The order:
  *
- * Unreachable: kiw_device_exit() withdraws the link type, and no new device comes up. It has the
- * core unregister every device; when that returns, the core has no call of ours running and makes
- * none, including those that were already on their way out by another path, and dealloc_driver has
- * seen the last endpoint, region and QP of each; their farewells are waited for. What remains, our
- * client of the core, the notifier and the namespace operations, finds no device until it is taken
- * down as well.
+ * Unreachable: kiw_device_exit() withdraws the link type, so no device comes up, and has the core
+ * unregister all devices. Then the core runs and makes no call of ours, and dealloc_driver saw the
+ * last endpoint, region and QP of each device; it waits for their farewells. Our client of the
+ * core, the notifiers and the namespace operations find no device until they go.
  *
- * Released: endpoints were all that could have work, timers or socket callbacks pending.
- * kiw_inbox_stop() drains the work queue in which the last of them was dropped, and kiw_cm_exit()
- * waits for callbacks that found no endpoint any more. kiw_lend_exit() waits until the kernel has
- * freed the last buffer that calls us when it is, for as long as that takes, and kiw_ud_exit() for
- * callbacks of UDP. Works of streams hold references to theirs; kiw_stream_exit() waits for those
- * still on their way out, and for what loans have left to works.
- * Pages of rings that are still mapped belong to the mapping and need no code of ours. No RCU
- * callback runs code of ours: grace periods are waited for in place, or end in a plain kfree().
+ * Released: only endpoints had work, timers or socket callbacks pending. kiw_inbox_stop() drains
+ * the queue that dropped the last of them, kiw_cm_exit() waits for callbacks without an endpoint.
+ * kiw_lend_exit() waits until the kernel freed the last buffer of a loan, for as long as that
+ * takes, and kiw_ud_exit() for UDP's callbacks. Works of streams hold references; kiw_stream_exit()
+ * waits for the last, and for works queued by loans. Mapped pages of rings belong to the mapping.
+ * No RCU callback runs our code.
  */
 static void __exit kiw_exit(void)
 {
@@ -74,5 +70,5 @@ MODULE_AUTHOR("The kiwarp authors");
 MODULE_LICENSE("GPL");
 MODULE_VERSION(KIWARP_VERSION);
 MODULE_ALIAS_RDMA_LINK("kiwarp");
-/* Also makes us the latest of the core's clients, see device.c */
+/* Also makes us the core's latest client, see device.c */
 MODULE_SOFTDEP("pre: ib_uverbs rdma_ucm");

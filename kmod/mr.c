@@ -10,10 +10,10 @@
 #include "lend.h"
 #include "types.h"
 
-/* Time that packets in queues of this host get before a region goes without them, in jiffies */
+/* How long a region waits for packets in queues of this host, jiffies */
 #define MR_PATIENCE (10 * HZ)
 
-/* Huge pages are pages like others. */
+/* Huge pages need no special care. */
 #define ACCESS_KNOWN (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
 		      IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ZERO_BASED | \
 		      IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
@@ -27,7 +27,7 @@ static int mr_fill_pages(struct kiw_mr *mr)
 					  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!mr->region.pages)
 		return -ENOMEM;
-	/* The pages themselves, not the DMA addresses: we are no DMA device. */
+	/* Pages, not DMA addresses: we do no DMA. */
 	for_each_sgtable_page(&mr->umem->sgt_append.sgt, &it, 0) {
 		if (WARN_ON_ONCE(i == n))
 			return -EINVAL;
@@ -114,10 +114,10 @@ struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 le
 	}
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = mr->region.access;
-	/* RDMA core takes the deregistration of the old one for granted. */
+	/* RDMA core assumes that deregistering the old region succeeds. */
 	if (!kiw_region_close(&mr->region))
 		return ERR_PTR(-EBUSY);
-	/* The same memory keeps its STag, which peers know; other memory gets another one. */
+	/* The same memory keeps its STag, which peers know; other memory gets a new one. */
 	again = kiw_reg_user_mr_common(pd, start, length, iova, access,
 				       flags & IB_MR_REREG_TRANS ? NULL : mr);
 	if (IS_ERR(again))
@@ -126,9 +126,9 @@ struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 le
 }
 
 /*
- * TCP may have pages of a region that no use finds any more: it gets copies. Packets in queues of
- * this host keep the pages: a process that goes on, and may write to them, waits for these, but not
- * for ever. Its own end, and that of the device, wait for nothing.
+ * TCP may hold pages of an unreachable region: it gets copies. Packets in queues of this host keep
+ * the pages. A running process, which may write to them, waits for these for a limited time; its
+ * exit and the device's end do not.
  */
 static void mr_end_loans(struct kiw_device *dev, struct kiw_mr *mr)
 {
@@ -151,16 +151,15 @@ static void mr_end_loans(struct kiw_device *dev, struct kiw_mr *mr)
 }
 
 /*
- * Unreachable: no window is bound to it or can be, the table no longer has it, all uses have ended,
- * and TCP holds none of its pages. Released: the pages and the object. Packets hold references to
- * the pages that they still need.
+ * Unreachable: no window is bound or can be, the table lacks it, all uses ended, and TCP holds none
+ * of its pages. Released: pages and object. Packets hold references to their pages.
  */
 int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
 	struct kiw_device *dev = to_kiw_device(ibmr->device);
 	struct kiw_mr *mr = to_kiw_mr(ibmr);
 
-	/* When a process ends, its windows go as well, and RDMA core tries again. */
+	/* At the end of a process its windows go as well, and RDMA core retries. */
 	if (!kiw_region_close(&mr->region))
 		return -EBUSY;
 	kiw_region_remove(&dev->regions, &mr->region);

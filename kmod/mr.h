@@ -8,12 +8,7 @@
 
 #include "region.h"
 
-/**
- * struct kiw_mr - a registered region
- * @ibmr: the part that RDMA core knows; lkey == rkey == STag
- * @umem: the pinned memory
- * @region: what peers and work requests find
- */
+/* A registered region; lkey == rkey == STag */
 struct kiw_mr {
 	struct ib_mr		ibmr;
 	struct ib_umem		*umem;
@@ -27,33 +22,31 @@ static inline struct kiw_mr *to_kiw_mr(struct ib_mr *ibmr)
 
 /**
  * kiw_reg_user_mr_common() - register memory of the process
- * @pd: its protection domain
+ * @pd: protection domain
  * @start: address in the process
  * @length: bytes, 1 to %KIW_MAX_MR_SIZE
- * @iova: address of the first byte, as peers and work requests name it
+ * @iova: address of the first byte for peers and requests
  * @access: IB_ACCESS_*
- * @instead: closed region of a process, to be deregistered: its STag leads to the new one from now
- *	on. NULL: the STag is a new one
+ * @instead: closed region that passes its STag to the new one, or NULL: new STag
  *
- * Return: the region or ERR_PTR(); then @instead is as it was.
+ * Return: region or ERR_PTR(); @instead is unchanged then.
  */
 struct ib_mr *kiw_reg_user_mr_common(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access,
 				     struct kiw_mr *instead);
 
 /**
- * kiw_rereg_user_mr() - register a region once more, with some things changed
+ * kiw_rereg_user_mr() - register a region again, with changes
  * @ibmr: region, which stays as it is
- * @flags: IB_MR_REREG_*, what of the following counts; the rest is the region's
+ * @flags: IB_MR_REREG_*: changed parameters; the others are the region's
  * @start: address in the process
  * @length: bytes
- * @iova: address for peers and work requests
+ * @iova: address for peers and requests
  * @access: IB_ACCESS_*
  * @pd: protection domain, the region's or a new one
  * @udata: of the call
  *
- * Return: the new region, with another STag, after which RDMA core deregisters the old one; or an
- * error as of a registration, -EINVAL for memory of another process, -EBUSY if a window is bound
- * to the region.
+ * Return: new region, after which RDMA core deregisters the old one; or a registration's error,
+ * -EINVAL for memory of another process, -EBUSY with bound windows.
  */
 struct ib_mr *kiw_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
 				int access, struct ib_pd *pd, struct ib_udata *udata);

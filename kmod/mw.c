@@ -15,7 +15,7 @@ int kiw_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	int err;
 
 	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
-	/* An earlier provider couldn't bind it. */
+	/* An earlier provider cannot bind it. */
 	if (!(uctx->features & KIW_FEATURE_MW))
 		return -EOPNOTSUPP;
 	if (ibmw->type != IB_MW_TYPE_1 && ibmw->type != IB_MW_TYPE_2)
@@ -44,9 +44,8 @@ err_count:
 }
 
 /*
- * Unreachable: it is out of the table, all binds and uses have ended, and its protection domain
- * doesn't name it for a queue pair. Released: its count in the region, and the window; RDMA core
- * frees the object.
+ * Unreachable: out of the table, all binds and uses ended, and off its protection domain's windows.
+ * Released: its count in the region, and the window; RDMA core frees the object.
  */
 int kiw_dealloc_mw(struct ib_mw *ibmw)
 {

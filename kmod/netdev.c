@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The list of all devices, and what befalls the interfaces under them.
+ * List of all devices, and events of their interfaces.
  *
- * A device enters the list under rtnl, before it is registered, and leaves it in dealloc_driver,
- * when nothing of it is left. In between, every event about its interface finds it here, however
- * far registration or unregistration has come; RDMA core's own table would only know it in between.
+ * A device enters the list under rtnl, before registration, and leaves it in dealloc_driver, when
+ * nothing is left. So each event finds it here, at any stage of registration and unregistration;
+ * RDMA core's table would miss the ends.
  *
- * An interface that is deleted, or moves to another namespace, takes its device along: the event
- * queues the unregistration, which can't run under rtnl. Two things wait for it. The core holds a
- * reference to the interface until the core's own part is done. And the namespace's exit waits, by
- * netdev_exit_net(), until dealloc_driver has seen the last endpoint: so every socket is closed
- * while its namespace still has a TCP, and kiw_device.net may be followed as long as the device
- * lives. That exit runs after those of all interfaces (they are pernet "devices", we are a
- * "subsystem", and exits run backwards), hence after every device of the namespace is doomed, and
- * before TCP's, which was registered when the kernel booted.
+ * A deleted interface, or one that moves to another namespace, takes its device along: the event
+ * queues the unregistration, which cannot run under rtnl. Two waits follow. The core holds the
+ * interface until its own part is done. The namespace's exit, netdev_exit_net(), waits until
+ * dealloc_driver saw the last endpoint: each socket is closed while its namespace still has a TCP,
+ * and kiw_device.net is valid during the device's life. Exits run backwards, so ours, of a pernet
+ * "subsystem", runs after those of all interfaces (pernet "devices"), when all devices of the
+ * namespace are doomed, and before TCP's, registered at boot.
  */
 #include "netdev.h"
 
@@ -30,13 +29,13 @@
 #include "compat.h"
 #include "types.h"
 
-/* Protects the list and what types.h says; BH off, since IPv6 gets addresses in softirq */
+/* Protects the list and members named in types.h; BH off: IPv6 adds addresses in softirq */
 static DEFINE_SPINLOCK(netdev_devices_lock);
 static LIST_HEAD(netdev_devices);
-/* Woken when a device has left the list */
+/* Woken when a device left the list */
 static DECLARE_WAIT_QUEUE_HEAD(netdev_devices_gone);
 
-/* The device on an interface; one that is doomed isn't on it any more */
+/* The device on an interface, unless doomed */
 static struct kiw_device *netdev_find_device(const struct net_device *ndev)
 {
 	struct kiw_device *dev;
@@ -95,7 +94,7 @@ void kiw_netdev_detach(struct kiw_device *dev)
 	spin_lock_bh(&netdev_devices_lock);
 	list_del_init(&dev->link);
 	spin_unlock_bh(&netdev_devices_lock);
-	/* The list is all that a waiter looks at: the device may be freed from here on. */
+	/* Waiters look at the list only: the device may be freed now. */
 	wake_up_all(&netdev_devices_gone);
 }
 
@@ -130,7 +129,7 @@ static void netdev_dispatch(struct kiw_device *dev, enum ib_event_type type)
 	ib_dispatch_event(&event);
 }
 
-/* The interface's addresses have changed, or may have. */
+/* The interface's addresses may have changed. */
 static void netdev_refresh_gids(struct kiw_device *dev)
 {
 	if (kiw_gid_refresh(dev))
@@ -166,7 +165,7 @@ static int netdev_event(struct notifier_block *nb, unsigned long event, void *pt
 		goto out_unlock;
 	if (event == NETDEV_UNREGISTER)
 		dev->doomed = true;
-	/* Not registered yet, then kiw_netdev_settle() will see to it; or already on its way. */
+	/* Not registered yet: kiw_netdev_settle() follows. Or being unregistered. */
 	if (!ib_device_try_get(&dev->ibdev))
 		goto out_unlock;
 	changed = up != dev->port_up;
@@ -199,7 +198,7 @@ static struct notifier_block netdev_notifier = {
 	.notifier_call = netdev_event,
 };
 
-/* An interface has got or lost an address; any context */
+/* An interface got or lost an address; any context */
 static void netdev_addr_event(const struct net_device *ndev)
 {
 	struct kiw_device *dev;
@@ -291,7 +290,7 @@ err_pernet:
 	return err;
 }
 
-/* No device is left: what runs until these return finds an empty list. */
+/* No device is left: callbacks until then find an empty list. */
 void kiw_netdev_exit(void)
 {
 	unregister_inet6addr_notifier(&netdev_inet6_notifier);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What an administrator may set about the connections of one link. Until then the parameter of the
- * module with the same name holds for the link; cm/param.c has both.
+ * Options of a link's connections. An unset option follows the module's parameter of its name
+ * (cm/param.c).
  */
 #ifndef KIWARP_OPTIONS_H
 #define KIWARP_OPTIONS_H
 
 #include <linux/types.h>
 
-/** enum kiw_option - the parameters of the module that a link may have otherwise */
+/** enum kiw_option - parameters that links can override */
 enum kiw_option {
 	KIW_OPTION_CRC,
 	KIW_OPTION_MARKERS,
@@ -26,15 +26,12 @@ enum kiw_option {
 
 /** enum kiw_number_mode - values of the option number */
 enum kiw_number_mode {
-	KIW_NUMBER_OFF,		/* nothing: no port, and no change to RTR that names a peer */
+	KIW_NUMBER_OFF,		/* no port; a change to RTR cannot name a peer */
 	KIW_NUMBER_ON,
-	KIW_NUMBER_STRICT,	/* connects to ends alone that prove the PSN they weren't told */
+	KIW_NUMBER_STRICT,	/* only to ends that prove the PSN that they were not told */
 };
 
-/**
- * struct kiw_options - those of one link
- * @value: by &enum kiw_option; negative where the parameter of the module holds
- */
+/* Options of a link by &enum kiw_option; negative: the module's parameter counts */
 struct kiw_options {
 	int value[KIW_OPTION_COUNT];
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Values for "rdma -dd resource show", each with its name; what a process can write is shown as it
- * is found. RDMA core keeps the object's memory meanwhile, but not in all kernels what the
- * object consists of: an object that is being destroyed isn't shown, RDMA core passes over it.
+ * Values for "rdma -dd resource show". Memory that a process can write is shown as found. RDMA core
+ * keeps the object's memory, but in some kernels not its parts: an object under destruction is
+ * skipped.
  */
 #include "res.h"
 
@@ -21,7 +21,7 @@
 #include "srq.h"
 #include "ud/ud.h"
 
-/* How RDMA core is to pass a value on */
+/* Format for RDMA core */
 enum res_kind {
 	RES_U32,
 	RES_HEX,
@@ -29,12 +29,9 @@ enum res_kind {
 	RES_TEXT,
 };
 
-/**
- * struct res_value - a value with its name
- * @name: what `rdma` shows as drv_NAME
- * @value: unless @kind is %RES_TEXT
- * @text: if @kind is %RES_TEXT
- * @kind: see above
+/*
+ * @name: shown as drv_NAME
+ * @text: if @kind is %RES_TEXT, else @value
  */
 struct res_value {
 	const char	*name;
@@ -80,13 +77,12 @@ static u32 res_sq_undone(const struct kiw_sq *sq)
 	return kiw_ring_prod(&sq->map) - sq->done;
 }
 
-/* A QP that has an SRQ has none of its own. */
+/* 0 with an SRQ. */
 static u32 res_rq_posted(const struct kiw_rq *rq)
 {
 	return rq->entries ? kiw_ring_prod(&rq->map) - rq->next : 0;
 }
 
-/* A connected QP that has no connection */
 static int res_put_idle(struct sk_buff *msg, const struct kiw_qp *qp)
 {
 	const struct res_value values[] = {
@@ -194,7 +190,7 @@ int kiw_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	}
 	s = kiw_stream_of(qp);
 	if (s) {
-		/* With the mutex held it keeps the QP. */
+		/* The mutex keeps its QP. */
 		kiw_pump_lock(s);
 		ret = res_put_connected(msg, qp, s);
 		kiw_pump_unlock(s);
@@ -231,7 +227,7 @@ int kiw_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 	return ring ? res_put(msg, values, ARRAY_SIZE(values)) : -EAGAIN;
 }
 
-/* RDMA core has ceased to show a region before it is deregistered. */
+/* RDMA core stops showing a region before deregistration. */
 int kiw_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 {
 	const struct kiw_mr *mr = to_kiw_mr(ibmr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What "rdma resource show" tells of our objects beyond what RDMA core knows. */
+/* Details of our objects for "rdma resource show". */
 #ifndef KIWARP_RES_H
 #define KIWARP_RES_H
 
@@ -8,8 +8,8 @@
 struct sk_buff;
 
 /*
- * Operations of the device; see struct ib_device_ops. Return: 0, -EMSGSIZE, or -EAGAIN for an
- * object that is being destroyed.
+ * Operations of struct ib_device_ops. Return: 0, -EMSGSIZE, or -EAGAIN for an object under
+ * destruction.
  */
 int kiw_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp);
 int kiw_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shared receive queues. rq.c takes the requests out of the ring, here as elsewhere, and reads a
- * process's memory once; this file says which stream may have the next one.
+ * Shared receive queues. rq.c takes requests from the ring; this file chooses the stream that gets
+ * the next one.
  */
 #include "srq.h"
 
@@ -11,7 +11,7 @@
 
 #include "types.h"
 
-/* Is there a request that isn't set aside? Nonsense counts as one: taking it finds that out. */
+/* Is a request not reserved? Nonsense counts as one: taking it detects that. */
 static bool srq_has_spare(struct kiw_srq *srq)
 {
 	struct kiw_rq *rq = &srq->rq;
@@ -22,7 +22,7 @@ static bool srq_has_spare(struct kiw_srq *srq)
 	return rq->posted - rq->next > srq->granted;
 }
 
-/* Give rights to the streams in line, as far as there are requests. */
+/* Give rights to the streams in line, one per request. */
 static void srq_grant(struct kiw_srq *srq)
 {
 	struct kiw_srq_wait *first;
@@ -39,7 +39,7 @@ static void srq_grant(struct kiw_srq *srq)
 		kiw_rq_open(&srq->rq);
 }
 
-/* May a request be taken now? A right is used up by that. */
+/* May a request be taken now? Uses up a right. */
 static bool srq_admits(struct kiw_srq *srq, struct kiw_srq_wait *wait)
 {
 	lockdep_assert_held(&srq->lock);
@@ -57,13 +57,13 @@ static bool srq_wait(struct kiw_srq *srq, struct kiw_srq_wait *wait)
 	lockdep_assert_held(&srq->lock);
 	if (list_empty(&wait->link))
 		list_add_tail(&wait->link, &srq->line);
-	/* What is posted before the process could see that is found by this look. */
+	/* Finds requests posted before the process could see the call. */
 	kiw_rq_call(&srq->rq);
 	srq_grant(srq);
 	return srq_admits(srq, wait);
 }
 
-/* Has a request been taken that leaves fewer than the process wants to know of? */
+/* Did taking a request leave fewer than the process's limit? */
 static bool srq_reaches_limit(struct kiw_srq *srq)
 {
 	struct kiw_rq *rq = &srq->rq;
@@ -89,10 +89,7 @@ static void srq_raise(struct kiw_srq *srq, enum ib_event_type type)
 		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
 }
 
-/*
- * The handlers are called without the lock, so that they may do as they like. The SRQ is still
- * there: the QP that the request is for keeps it from being destroyed.
- */
+/* Calls handlers without the lock. The request's QP keeps the SRQ. */
 enum kiw_take kiw_srq_take(struct kiw_srq *srq, struct kiw_srq_wait *wait,
 			   struct kiw_recv_req *req)
 {
@@ -150,14 +147,14 @@ int kiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct i
 	struct kiw_ucontext *uctx;
 	int err;
 
-	/* Consumers in the kernel can't be served yet. */
+	/* No support for kernel consumers yet. */
 	if (!udata)
 		return -EOPNOTSUPP;
 	err = srq_check(attr);
 	if (err)
 		return err;
 	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
-	/* An earlier provider doesn't know when slots are free. */
+	/* An earlier provider does not know when slots are free. */
 	if (!(uctx->features & KIW_FEATURE_SRQ))
 		return -EOPNOTSUPP;
 	if (udata->outlen < sizeof(resp))
@@ -189,7 +186,7 @@ err_count:
 	return err;
 }
 
-/* Requests go into @map from here on, which gets the old ring; @prod is behind the last one. */
+/* Move to the ring in @map, which gets the old one; @prod is behind the last request. */
 static void srq_switch(struct kiw_srq *srq, struct kiw_ring_map *map, u32 entries, u32 prod)
 {
 	struct kiw_wq_ring *to = map->mem;
@@ -205,8 +202,8 @@ static void srq_switch(struct kiw_srq *srq, struct kiw_ring_map *map, u32 entrie
 }
 
 /*
- * The process doesn't post meanwhile: its index stays, or this fails. The requests are copied while
- * streams take them, so what is switched under the lock has been copied before.
+ * The process does not post meanwhile: its index stays, or this fails. Requests are copied while
+ * streams take them; all are copied before the switch under the lock.
  */
 static int srq_replace(struct kiw_srq *srq, struct kiw_ring_map *map, u32 entries)
 {
@@ -245,13 +242,13 @@ static int srq_resize(struct kiw_srq *srq, u32 max_wr, u32 limit, struct ib_udat
 	int err;
 
 	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
-	/* An earlier provider would go on with the old ring. */
+	/* An earlier provider would keep using the old ring. */
 	if (!(uctx->features & KIW_FEATURE_SRQ_RESIZE))
 		return -EOPNOTSUPP;
 	if (max_wr < 1 || max_wr > KIW_MAX_QP_WR || udata->inlen < sizeof(req))
 		return -EINVAL;
 	entries = roundup_pow_of_two(max_wr);
-	/* One that is in force is met by what is posted, which the new ring has room for. */
+	/* An armed limit is at most the number of posted requests, which always fit. */
 	if (limit > entries)
 		return -EINVAL;
 	err = ib_copy_from_udata(&req, udata, sizeof(req));
@@ -260,7 +257,7 @@ static int srq_resize(struct kiw_srq *srq, u32 max_wr, u32 limit, struct ib_udat
 	err = kiw_ring_alloc(&map, uctx, entries, srq->rq.map.stride);
 	if (err)
 		return err;
-	/* Before the switch: a process that isn't told of the new ring keeps the old one. */
+	/* Before the switch: without the answer a process keeps the old ring. */
 	kiw_ring_tell(&map, entries, &resp.ring);
 	if (copy_to_user(u64_to_user_ptr(req.response), &resp, sizeof(resp)))
 		err = -EFAULT;
@@ -314,9 +311,9 @@ int kiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 }
 
 /*
- * Unreachable: RDMA core calls this only when no QP names the SRQ, and a QP's stream has left the
- * line before the QP was gone. A process may have the ring mapped: the pages are its own then.
- * Released: the ring; the core frees the rest.
+ * Unreachable: RDMA core calls this when no QP names the SRQ, and streams left the line before
+ * their QPs went. Pages that a process maps are its own. Released: the ring; the core frees the
+ * rest.
  */
 int kiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
@@ -324,7 +321,7 @@ int kiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	struct kiw_ring_map map = {};
 
 	WARN_ON_ONCE(!list_empty(&srq->line) || srq->granted);
-	/* Not every RDMA core has ceased to show the SRQ, see res.c. */
+	/* Some RDMA cores still show the SRQ, see res.c. */
 	spin_lock_bh(&srq->lock);
 	swap(srq->rq.map, map);
 	spin_unlock_bh(&srq->lock);
@@ -334,7 +331,7 @@ int kiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	return 0;
 }
 
-/* The doorbell: requests are in the ring, and streams wait for them. */
+/* Doorbell: requests are in the ring, and streams wait for them. */
 int kiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		      const struct ib_recv_wr **bad)
 {

@@ -11,7 +11,7 @@
 #include "qp.h"
 #include "types.h"
 
-/* Behind enum kiw_stat: the traffic */
+/* Traffic, after enum kiw_stat */
 enum {
 	STATS_SENT_FPDUS = KIW_STAT_NUM,
 	STATS_RECEIVED_FPDUS,
@@ -57,13 +57,13 @@ static const struct rdma_stat_desc stats_names[STATS_NUM] = {
 	[STATS_COPIED_BYTES].name	= "copied_bytes",
 };
 
-/* The sum over all CPUs, those offline included. What is added meanwhile may be in it or not. */
+/* Sum over all possible CPUs, not a snapshot */
 static struct kiw_traffic stats_traffic_sum(const struct kiw_stats *stats)
 {
 	struct kiw_traffic sum = {};
 	int cpu;
 
-	/* First: it is part of what was added to @sent_bytes before. */
+	/* First: a part of @sent_bytes */
 	for_each_possible_cpu(cpu)
 		sum.lent_bytes += READ_ONCE(per_cpu_ptr(stats->traffic, cpu)->lent_bytes);
 	for_each_possible_cpu(cpu) {
@@ -77,7 +77,6 @@ static struct kiw_traffic stats_traffic_sum(const struct kiw_stats *stats)
 	return sum;
 }
 
-/* The connections that there are tell how often TCP has sent again. */
 static void stats_count_retransmits(struct kiw_device *dev)
 {
 	unsigned long qpn = 0;
@@ -97,7 +96,7 @@ static void stats_count_retransmits(struct kiw_device *dev)
 
 struct rdma_hw_stats *kiw_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
 {
-	/* Reading them costs little: never show an old value. */
+	/* Cheap to read: never show an old value. */
 	return rdma_alloc_hw_stats_struct(stats_names, STATS_NUM, 0);
 }
 
@@ -131,7 +130,7 @@ static void stats_put_class_info(u8 *data)
 	info->capability_mask = IB_PMA_CLASS_CAP_EXT_WIDTH;
 }
 
-/* Narrow counters stay at their largest value. Data is counted in units of four bytes. */
+/* Narrow counters saturate. Data counts in units of four bytes. */
 static void stats_put_counters(u8 *data, const struct kiw_stats *stats)
 {
 	struct ib_pma_portcounters *c = (struct ib_pma_portcounters *)data;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The counters of a device, as users see them. `rdma statistic` and the folder hw_counters in sysfs
- * show all of them, the folder counters the traffic in the words of InfiniBand.
+ * Counters as users see them: all in `rdma statistic` and hw_counters of sysfs, the traffic in
+ * counters, under InfiniBand's names.
  */
 #ifndef KIWARP_STATS_H
 #define KIWARP_STATS_H
@@ -20,9 +20,9 @@ int kiw_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 p
 /*
  * Answers a management datagram; see struct ib_device_ops.
  *
- * No management datagrams travel over iWARP. RDMA core asks by them for what it shows in the folder
- * counters of a port: performance management (InfiniBand architecture, volume 1, chapter 16.1), its
- * ClassPortInfo, PortCounters and PortCountersExtended. Nothing else is answered.
+ * iWARP carries no management datagrams. RDMA core uses them to fill counters of a port:
+ * performance management (InfiniBand architecture, volume 1, chapter 16.1), ClassPortInfo,
+ * PortCounters and PortCountersExtended only.
  *
  * Return: IB_MAD_RESULT_*.
  */

@@ -65,7 +65,7 @@
 	EM(KIW_OP_ATOMIC_REQ, "ATOMIC_REQ") \
 	EL(KIW_OP_ATOMIC_RESP, "ATOMIC_RESP")
 
-/* Tools outside the kernel need the values of the enumerations, */
+/* Values of enumerations, for tools outside of the kernel */
 #undef EM
 #undef EL
 #define EM(value, name) TRACE_DEFINE_ENUM(value);
@@ -75,7 +75,7 @@ KIW_SHOWN_QP_EVENTS
 KIW_SHOWN_EP_STATES
 KIW_SHOWN_OPS
 
-/* and these are the names that are shown for them. */
+/* Names of these values */
 #undef EM
 #undef EL
 #define EM(value, name) { value, name },
@@ -104,7 +104,7 @@ TRACE_EVENT(kiw_qp_state,
 		  kiw_show_qp_state(__entry->from), kiw_show_qp_state(__entry->to))
 );
 
-/* The numbers are those of a Terminate (RFC 5040 section 4.8). */
+/* Numbers of a Terminate (RFC 5040 section 4.8) */
 DECLARE_EVENT_CLASS(kiw_error,
 	TP_PROTO(u32 qpn, unsigned int layer, unsigned int etype, unsigned int code),
 	TP_ARGS(qpn, layer, etype, code),
@@ -124,13 +124,13 @@ DECLARE_EVENT_CLASS(kiw_error,
 		  __entry->etype, __entry->code)
 );
 
-/* The stream ends by an error that this side found and tells the peer of. */
+/* This side ends the stream by an error and tells the peer. */
 DEFINE_EVENT(kiw_error, kiw_stream_fail,
 	TP_PROTO(u32 qpn, unsigned int layer, unsigned int etype, unsigned int code),
 	TP_ARGS(qpn, layer, etype, code)
 );
 
-/* The peer has sent a Terminate. */
+/* The peer sent a Terminate. */
 DEFINE_EVENT(kiw_error, kiw_term_received,
 	TP_PROTO(u32 qpn, unsigned int layer, unsigned int etype, unsigned int code),
 	TP_ARGS(qpn, layer, etype, code)
@@ -167,7 +167,7 @@ DEFINE_EVENT(kiw_fpdu, kiw_fpdu_in,
 	TP_ARGS(qpn, op, last, payload)
 );
 
-/* An endpoint is told apart by its address, as the kernel shows it; @qpn is 0 without a QP. */
+/* Identifies an endpoint by its address; @qpn is 0 without a QP. */
 TRACE_EVENT(kiw_ep_state,
 	TP_PROTO(const void *ep, u32 qpn, unsigned int from, unsigned int to),
 	TP_ARGS(ep, qpn, from, to),

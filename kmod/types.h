@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What every file knows: a device, which is what `rdma link add NAME type kiwarp netdev DEV` makes,
- * a process that has it open, and the limits.
+ * Common to all files: a device, made by `rdma link add NAME type kiwarp netdev DEV`, a process
+ * that uses it, limits.
  */
 #ifndef KIWARP_TYPES_H
 #define KIWARP_TYPES_H
@@ -22,7 +22,7 @@
 #include "options.h"
 #include "count.h"
 
-/* Limits that query_device reports and the verbs enforce. */
+/* Limits reported by query_device and enforced by verbs */
 #define KIW_MAX_QP		65536
 #define KIW_MAX_QP_WR		16384
 #define KIW_MAX_SGE		16
@@ -39,48 +39,37 @@
 #define KIW_MAX_MR_SIZE		min_t(u64, 1ULL << 39, SIZE_MAX)	/* bytes */
 
 /*
- * The OUI of a vendor, of the kind that IEEE 802c leaves to local administration (the second digit
- * is 2), so that it is nobody's hardware: the letters "riw". SPDK takes 0 and 0xffffff for
- * Soft-RoCE.
+ * Vendor OUI from IEEE 802c's local range (second digit 2), no hardware's: "riw". SPDK takes 0 and
+ * 0xffffff for Soft-RoCE.
  */
 #define KIW_VENDOR_ID		0x726977
 #define KIW_VENDOR_PART_ID	1
 
-/**
- * struct kiw_device - one RDMA device on one network interface
- * @ibdev: the device that RDMA core knows
- * @net: namespace of the interface; no reference is held, the device is gone before it (netdev.c)
- * @ifindex: the interface; sockets are bound to it. May be gone already, or have left @net
- * @link: in the list of all devices, see netdev.c
- * @doomed: the interface goes or leaves @net, nothing new may begin; protected by netdev.c's lock
- * @port_up: last port state that was reported; protected by netdev.c's lock
- * @fallback_mac: made-up address, used where the interface has none
- * @qps: QP number to &struct kiw_qp; readers use RCU
- * @next_qpn: where the search for a free number starts; protected by the lock of @qps
- * @regions: STag index (upper 24 bits) to &struct kiw_region, see region.h
- * @gids: addresses of the interface
- * @ep_lock: protects @eps, @ep_closed and @number; innermost, taken with bottom halves off
- * @eps: all endpoints of the connection manager, listening ones included
- * @ep_closed: the device goes, no endpoint may be made, unless it comes back elsewhere
- * @ep_count: endpoints that still exist, plus one for the device itself
- * @ep_none: completed when the last endpoint is gone
- * @port: where peers connect by QP number, see cm/port.c
- * @number: what is about to connect by QP number, see cm/number.c
- * @num_qp: QPs that exist, at most KIW_MAX_QP
- * @num_srq: SRQs that exist, at most KIW_MAX_SRQ
- * @num_cq: CQs that exist, at most KIW_MAX_CQ
- * @num_mr: regions that exist, at most KIW_MAX_MR
- * @num_mw: windows that exist, at most KIW_MAX_MW
- * @num_pd: protection domains that exist, at most KIW_MAX_PD
- * @num_ah: address handles that exist, at most KIW_MAX_AH
- * @num_group: attachments of datagram QPs to groups, at most KIW_MAX_GROUP
- * @options: what an administrator has set for this link
- * @farewell: puts the last reference, some time after dealloc_driver
- * @stats: counters
+/*
+ * An RDMA device on a network interface.
+ * @net: without a reference: the namespace outlives the device (netdev.c)
+ * @ifindex: interface of all sockets; may be gone, or have left @net
+ * @link: in netdev.c's list
+ * @doomed: the interface goes or leaves @net, nothing new may begin; netdev.c's lock
+ * @port_up: last reported port state; netdev.c's lock
+ * @fallback_mac: made-up address for an interface without one
+ * @qps: QP number to &struct kiw_qp; read under RCU
+ * @next_qpn: start of the search for a free number; lock of @qps
+ * @regions: STag index (upper 24 bits) to &struct kiw_region
+ * @ep_lock: protects @eps, @ep_closed and @number; innermost, BH off
+ * @eps: all endpoints, including listening ones
+ * @ep_closed: the device goes: make no endpoint, unless it comes back elsewhere
+ * @ep_count: existing endpoints, plus one for the device
+ * @ep_none: completed with the last endpoint
+ * @port: listener for connections by number (cm/port.c)
+ * @number: pending connections by number (cm/number.c)
+ * @num_qp: existing QPs; the limits are KIW_MAX_QP and so on
+ * @num_group: attachments of datagram QPs to groups
+ * @farewell: drops the last reference after dealloc_driver
  *
- * Held by RDMA core from registration to dealloc_driver, and then by @farewell; verbs objects and
- * endpoints hold no reference of their own: the core destroys the former first, and dealloc_driver
- * drops the device's share of @ep_count and waits for @ep_none.
+ * Held by RDMA core until dealloc_driver, then by @farewell. Verbs objects and endpoints hold no
+ * reference: the core destroys the former first, and dealloc_driver drops the device's share of
+ * @ep_count and waits for @ep_none.
  */
 struct kiw_device {
 	struct ib_device	ibdev;
@@ -126,11 +115,9 @@ static inline struct kiw_device *to_kiw_device(struct ib_device *ibdev)
 	return container_of(ibdev, struct kiw_device, ibdev);
 }
 
-/**
- * struct kiw_ucontext - one process's open device
- * @ibuctx: the part that RDMA core knows
- * @rings: those of its queues
- * @features: KIW_FEATURES that its provider and this module know
+/*
+ * A process's open device.
+ * @features: KIW_FEATURES of both its provider and this module
  */
 struct kiw_ucontext {
 	struct ib_ucontext	ibuctx;
@@ -143,11 +130,10 @@ static inline struct kiw_ucontext *to_kiw_ucontext(struct ib_ucontext *ibuctx)
 	return container_of(ibuctx, struct kiw_ucontext, ibuctx);
 }
 
-/**
- * struct kiw_pd - protection domain
- * @ibpd: the part that RDMA core knows
+/*
+ * A protection domain.
  * @lock: protects @windows; innermost
- * @windows: windows of type 2B that are bound, by their queue pair
+ * @windows: bound windows of type 2B, by queue pair
  */
 struct kiw_pd {
 	struct ib_pd		ibpd;
@@ -160,13 +146,13 @@ static inline struct kiw_pd *to_kiw_pd(struct ib_pd *ibpd)
 	return container_of(ibpd, struct kiw_pd, ibpd);
 }
 
-/* kiw_count_up() - take one of @max places; give it back by atomic_dec() */
+/* kiw_count_up() - take one of @max places; atomic_dec() returns it */
 static inline bool kiw_count_up(atomic_t *count, int max)
 {
 	return atomic_add_unless(count, 1, max);
 }
 
-/** kiw_qp_raise() - tell the process of an asynchronous event of a queue pair; any context */
+/** kiw_qp_raise() - raise an asynchronous event of a queue pair; any context */
 static inline void kiw_qp_raise(struct ib_qp *ibqp, enum ib_event_type type)
 {
 	struct ib_event event = {
@@ -179,7 +165,7 @@ static inline void kiw_qp_raise(struct ib_qp *ibqp, enum ib_event_type type)
 		ibqp->event_handler(&event, ibqp->qp_context);
 }
 
-/** kiw_qp_raise_last_wqe() - a QP with an SRQ has come to its end there: all is completed */
+/** kiw_qp_raise_last_wqe() - a QP with an SRQ completed its last request */
 static inline void kiw_qp_raise_last_wqe(struct ib_qp *ibqp)
 {
 	if (ibqp->srq)
