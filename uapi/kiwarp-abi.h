@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * kiwarp: what the kernel module and the libibverbs provider share.
+ * kiwarp: interface of the kernel module and the libibverbs provider.
  *
  * Rings
  * -----
- * A QP has a send ring and a receive ring (struct kiw_wq_ring), an SRQ has a receive ring, a CQ has
- * a completion ring (struct kiw_cq_ring). Each is a header, then `entries` slots of `stride` bytes.
- * `entries` is a power of two. Indexes are free-running 32-bit counters; slot = index & (entries -
- * 1). Where a ring is and its geometry come back from create_qp, create_srq and create_cq: small
- * rings of a context share mappings, large ones have one each. A mapping lives as long as any ring
- * in it.
+ * A QP uses a send ring and a receive ring (struct kiw_wq_ring), an SRQ a receive ring, a CQ a
+ * completion ring (struct kiw_cq_ring): a header, then `entries` slots of `stride` bytes. `entries`
+ * is a power of two. Indexes are free-running 32-bit counters; slot = index & (entries - 1).
+ * create_qp, create_srq and create_cq return the geometry. Small rings of a context share mappings,
+ * large ones get one each. A mapping lives as long as any ring in it.
  *
- * Writers, and which store pairs with which load
- * ----------------------------------------------
+ * Writers, and pairs of stores and loads
+ * --------------------------------------
  * Work rings: the process writes slots and `prod`, the kernel writes `cons` and `flags`.
  *
  *   process                                      kernel
@@ -37,25 +36,24 @@
  *   load arm; if set, exchange with 0            fence                     (seq_cst)
  *   and notify                                   poll once more before sleeping
  *
- * The kernel never trusts the contents of a mapping: a slot is copied out once and only the copy
- * is used. An invalid index (more than `entries` outstanding) puts that QP, or that CQ, into the
- * error state and touches nothing else; that of an SRQ ends each QP that takes a request from it.
- * The kernel never reads back what it wrote: it keeps its own
- * indexes. It reads the process's indexes of receive and completion rings only when the value that
- * it saw last doesn't suffice: no request to take, or no room.
+ * The kernel does not trust a mapping: it copies a slot out once and uses the copy. An invalid
+ * index (more than `entries` outstanding) puts the QP or CQ into the error state and touches
+ * nothing else; that of an SRQ ends each QP that takes a request from it. The kernel keeps its own
+ * indexes and never reads them back. It reads the process's indexes of receive and completion rings
+ * only if the last value does not suffice: no request, or no room.
  *
- * A slot of a queue pair's work ring belongs to the kernel from the store of `prod` until a
- * completion with `wq_index` at or past it has been polled.
+ * The kernel owns a slot of a QP's work ring from the store of `prod` until the process polled a
+ * completion with `wq_index` at or past it.
  *
- * The requests of an SRQ complete in no order, so `wq_index` says nothing. The kernel copies a
- * request when it takes it: a slot of an SRQ belongs to the kernel until `cons` is past it.
+ * SRQ requests complete in any order, and `wq_index` means nothing. The kernel copies a request
+ * when it takes it, and owns the slot until `cons` is past it.
  *
  * Doorbell
  * --------
- * The uverbs commands POST_SEND, POST_RECV and POST_SRQ_RECV with no work request in them.
- * POST_SEND: look at the send ring. The others are needed only while KIW_RING_FLUSH is set in the
- * receive ring's flags. All rings demand the doorbell for everything posted while KIW_RING_FLUSH is
- * set: those requests complete with a flush error, or messages wait for them.
+ * The uverbs commands POST_SEND, POST_RECV and POST_SRQ_RECV without a work request. POST_SEND:
+ * look at the send ring. The others are needed only while the receive ring's flags hold
+ * KIW_RING_FLUSH. While it is set, each request in any ring needs a doorbell: it is flushed, or
+ * messages wait for it.
  */
 #ifndef KIWARP_ABI_H
 #define KIWARP_ABI_H
@@ -68,53 +66,53 @@
 #endif
 
 #define KIWARP_ABI_VERSION 2
-/* Not an allocated id of the kernel tree: "KIWA". */
+/* "KIWA": not an allocated id of the kernel tree */
 #define KIWARP_DRIVER_ID 0x4b495741
 
 /*
- * What module and provider may know beyond version 2, as bits of a word that each tells the other.
- * Both use only what both know, so that neighbouring versions work together.
+ * Capabilities beyond version 2. Module and provider exchange their masks and use common bits only,
+ * so that neighbouring versions work together.
  */
 #define KIW_FEATURE_UD     0x1 /* datagram QPs: struct kiw_ud_dest in the send ring, KIW_CQE_GRH */
 #define KIW_FEATURE_SRQ    0x2 /* shared receive queues */
-#define KIW_FEATURE_RECORD 0x4 /* Write-Record: the members of kiw_create_qp_req behind flags */
+#define KIW_FEATURE_RECORD 0x4 /* Write-Record: members of kiw_create_qp_req after reserved */
 #define KIW_FEATURE_IMM    0x8 /* immediate data: KIW_WR_SEND_IMM, KIW_WR_WRITE_IMM */
-#define KIW_FEATURE_ATOMIC 0x10 /* KIW_WR_CMP_SWAP, KIW_WR_FETCH_ADD; slots have room for them */
-#define KIW_FEATURE_MW     0x20 /* memory windows: KIW_WR_BIND_MW, KIW_WR_LOCAL_INV, with room */
+#define KIW_FEATURE_ATOMIC 0x10 /* KIW_WR_CMP_SWAP, KIW_WR_FETCH_ADD, and room in slots */
+#define KIW_FEATURE_MW     0x20 /* memory windows: KIW_WR_BIND_MW, KIW_WR_LOCAL_INV, and room */
 #define KIW_FEATURE_SRQ_RESIZE 0x40 /* struct kiw_modify_srq_req */
-#define KIW_FEATURE_UD_IMM 0x80 /* KIW_WR_SEND_IMM of datagram QPs, and what comes of it */
+#define KIW_FEATURE_UD_IMM 0x80 /* KIW_WR_SEND_IMM of datagram QPs, and its completions */
 #define KIW_FEATURE_CQ_TIME 0x100 /* struct kiw_create_cq_req */
 #define KIW_FEATURES                                                                         \
 	(KIW_FEATURE_UD | KIW_FEATURE_SRQ | KIW_FEATURE_RECORD | KIW_FEATURE_IMM |           \
 	 KIW_FEATURE_ATOMIC | KIW_FEATURE_MW | KIW_FEATURE_SRQ_RESIZE | KIW_FEATURE_UD_IMM | \
 	 KIW_FEATURE_CQ_TIME)
 
-/* Appended to the get_context request; a provider may leave it out, and then knows no feature. */
+/* Appended to the get_context request; optional: a provider without it uses no feature. */
 struct kiw_get_context_req {
 	__u32 features; /* KIW_FEATURES of the provider */
 	__u32 reserved; /* must be 0 */
 };
 
-/* Appended to the core part of the get_context response. */
+/* Appended to the get_context response. */
 struct kiw_get_context_resp {
-	__u32 max_inline; /* bytes, the most that create_qp grants */
+	__u32 max_inline; /* bytes, maximum of create_qp */
 	__u32 max_send_sge;
 	__u32 max_recv_sge;
-	__u32 features; /* those of the provider that the module knows, too */
+	__u32 features; /* common KIW_FEATURES */
 };
 
 /*
- * Attribute of the method UVERBS_METHOD_QUERY_CONTEXT, numbered as those of drivers are: gets a
- * struct kiw_get_context_resp, that of the provider which has opened the device.
+ * Driver attribute of UVERBS_METHOD_QUERY_CONTEXT: gets the struct kiw_get_context_resp of the
+ * provider that opened the device.
  */
 #define KIW_ATTR_QUERY_CONTEXT_RESP 0x1000
 
 struct kiw_ring_geometry {
-	__aligned_u64 mmap_offset; /* to mmap() with */
+	__aligned_u64 mmap_offset; /* for mmap() */
 	__aligned_u64 mmap_size;
-	__aligned_u64 mapping; /* its number, never used again in the context */
+	__aligned_u64 mapping; /* number, unique in the context */
 	__u32 offset;          /* of the ring in the mapping, a multiple of KIW_RING_ALIGN */
-	__u32 entries;         /* 0: no such ring */
+	__u32 entries;         /* 0: no ring */
 	__u32 stride;
 	__u32 reserved;
 };
@@ -125,44 +123,44 @@ struct kiw_create_cq_resp {
 };
 
 /*
- * Appended to the resize_cq response. The new ring has the completions that the process has not
- * consumed, with the same indexes, `cons` and `arm`; nothing comes to the old one any more.
+ * Appended to the resize_cq response. The new ring contains the unconsumed completions, with the
+ * same indexes, `cons` and `arm`; the old one gets no more.
  */
 struct kiw_resize_cq_resp {
 	struct kiw_ring_geometry ring;
 };
 
-/* Bits of kiw_create_qp_req.flags, of datagram QPs only. */
-#define KIW_QP_RECORD 0x1 /* peers may write into regions, and each message is recorded */
+/* Bits of kiw_create_qp_req.flags, datagram QPs only. */
+#define KIW_QP_RECORD 0x1 /* peers may write into regions; each message is recorded */
 
 /*
- * Appended to the create_qp request. A provider without KIW_FEATURE_RECORD may end it behind
- * reserved. All but cookie must be 0 for other QPs than datagram ones.
+ * Appended to the create_qp request. Ends after reserved without KIW_FEATURE_RECORD. All but cookie
+ * must be 0 for other QPs than datagram ones.
  */
 struct kiw_create_qp_req {
-	__aligned_u64 cookie; /* comes back in each completion, not looked at */
+	__aligned_u64 cookie; /* copied to each completion */
 	__u32 flags;          /* KIW_QP_* */
-	__u16 udp_port;       /* the QP's number; 0: an ephemeral port */
+	__u16 udp_port;       /* QP number; 0: ephemeral port */
 	__u16 reserved;       /* must be 0 */
-	__u32 seg_size;       /* of Writes that are sent, bytes; 0: KIW_RECORD_SEG_SIZE */
-	__u32 record_timeout; /* of messages that stay incomplete, ms; 0: KIW_RECORD_TIMEOUT */
+	__u32 seg_size;       /* bytes of Writes' segments; 0: KIW_RECORD_SEG_SIZE */
+	__u32 record_timeout; /* ms, of incomplete messages; 0: KIW_RECORD_TIMEOUT */
 };
 
-/* Bytes of the request of a provider without KIW_FEATURE_RECORD */
+/* Bytes of that request without KIW_FEATURE_RECORD */
 #define KIW_CREATE_QP_REQ_MIN 16
 
-/* What fits into an Ethernet frame of 1500 bytes, also with IPv6, in multiples of 64 */
+/* Fits an Ethernet frame of 1500 bytes, even with IPv6; a multiple of 64 */
 #define KIW_RECORD_SEG_SIZE 1408
-/* The longest segment: one datagram of IPv4 */
+/* Longest segment: one datagram of IPv4 */
 #define KIW_RECORD_MAX_SEG_SIZE 65467
 #define KIW_RECORD_MAX_SEGS     1024
 #define KIW_RECORD_TIMEOUT      1000  /* ms */
 #define KIW_RECORD_MAX_TIMEOUT  60000 /* ms */
 
 /* Bits of kiw_create_cq_req.flags. */
-#define KIW_CQ_TIME 0x1 /* completions have their time */
+#define KIW_CQ_TIME 0x1 /* completions carry their time */
 
-/* Appended to the create_cq request; a provider may leave it out. */
+/* Appended to the create_cq request; optional. */
 struct kiw_create_cq_req {
 	__u32 flags;    /* KIW_CQ_* */
 	__u32 reserved; /* must be 0 */
@@ -180,38 +178,38 @@ struct kiw_create_srq_resp {
 };
 
 /*
- * Appended to a modify_srq request with IB_SRQ_MAX_WR. That command has no response, so the module
- * writes one to the memory that is named here. The new ring has the requests that the module has
- * not taken, with the same indexes; it takes nothing out of the old one any more. The process
- * posts nothing meanwhile: the command fails if it does.
+ * Appended to a modify_srq request with IB_SRQ_MAX_WR. That command returns nothing, so the module
+ * writes a response to an address. The new ring contains the requests that were not taken, with the
+ * same indexes; none is taken from the old one any more. The command fails if the process posts
+ * meanwhile.
  */
 struct kiw_modify_srq_req {
-	__aligned_u64 response; /* address of a struct kiw_create_srq_resp */
+	__aligned_u64 response; /* of a struct kiw_create_srq_resp */
 };
 
 /* Bits of kiw_wq_ring.flags. */
 #define KIW_RING_DRAINING 0x1 /* the kernel will look at prod again before it stops */
-#define KIW_RING_FLUSH    0x2 /* the kernel waits for what is posted: it needs a doorbell */
+#define KIW_RING_FLUSH    0x2 /* the kernel waits for requests: ring the doorbell */
 
-/* Bytes from the start of a ring to its first slot. */
+/* Bytes from the start of a ring to its first slot */
 #define KIW_RING_HEADER 128
 #define KIW_RING_ALIGN  128
 
-/* Header of a send, receive or shared receive ring. */
+/* Header of a send, receive or shared receive ring */
 struct kiw_wq_ring {
 	__u32 prod; /* process */
 	__u32 reserved0[15];
-	__u32 cons;  /* kernel: requests that are done, or that it took out of a receive ring */
+	__u32 cons;  /* kernel: completed, or taken from a receive ring */
 	__u32 flags; /* kernel */
 	__u32 reserved1[14];
 };
 
-/* Values of kiw_cq_ring.arm. */
+/* Values of kiw_cq_ring.arm */
 #define KIW_ARM_NONE      0
 #define KIW_ARM_SOLICITED 1
 #define KIW_ARM_NEXT      2
 
-/* Header of a completion ring. */
+/* Header of a completion ring */
 struct kiw_cq_ring {
 	__u32 prod; /* kernel */
 	__u32 reserved0[15];
@@ -231,18 +229,18 @@ enum kiw_wr_op {
 	KIW_WR_SEND_INV = 1,
 	KIW_WR_WRITE = 2,
 	KIW_WR_READ = 3,
-	KIW_WR_RECV = 4,   /* in completions only */
-	KIW_WR_RECORD = 5, /* in completions only: a peer has written, see struct kiw_cqe_record */
+	KIW_WR_RECV = 4,   /* completions only */
+	KIW_WR_RECORD = 5, /* completions only: a peer wrote, see struct kiw_cqe_record */
 	KIW_WR_SEND_IMM = 6,
 	KIW_WR_WRITE_IMM = 7,
-	KIW_WR_RECV_IMM = 8, /* in completions only: a receive that a KIW_WR_WRITE_IMM has taken */
+	KIW_WR_RECV_IMM = 8, /* completions only: receive consumed by KIW_WR_WRITE_IMM */
 	KIW_WR_CMP_SWAP = 9,
 	KIW_WR_FETCH_ADD = 10,
 	KIW_WR_BIND_MW = 11,
 	KIW_WR_LOCAL_INV = 12,
 };
 
-/* Bits of kiw_wqe.flags. */
+/* Bits of kiw_wqe.flags */
 #define KIW_WQE_SIGNALED  0x01
 #define KIW_WQE_SOLICITED 0x02
 #define KIW_WQE_FENCE     0x04
@@ -251,67 +249,67 @@ enum kiw_wr_op {
 
 /*
  * Send ring slot: this header, then num_sge times struct kiw_sge or, with KIW_WQE_INLINE,
- * inline_len bytes of payload. A slot has at least 32 bytes plus the larger of both maxima, rounded
- * up to 16, with KIW_FEATURE_ATOMIC room for an atomic, and with KIW_FEATURE_MW for a bind; the
- * ring's geometry says how many it has. Reserved fields must be 0, or the request is refused.
+ * inline_len bytes. A slot holds at least 32 bytes plus the larger of both maxima, rounded up to
+ * 16, and with KIW_FEATURE_ATOMIC an atomic, with KIW_FEATURE_MW a bind; see the ring's geometry.
+ * Reserved fields must be 0, or the request is refused.
  */
 struct kiw_wqe {
-	__u8 opcode; /* enum kiw_wr_op; of a datagram QP KIW_WR_SEND, SEND_IMM and WRITE only */
+	__u8 opcode; /* enum kiw_wr_op; datagram QP: KIW_WR_SEND, SEND_IMM, WRITE */
 	__u8 flags;  /* KIW_WQE_* */
 	__u8 num_sge;
 	__u8 reserved;
 	__u32 inline_len;
 	__aligned_u64 wr_id;
 	__aligned_u64 remote_addr; /* Write, Read, atomics */
-	__u32 rkey;                /* that of remote_addr; to invalidate; a window's new one */
-	__be32 imm;                /* with immediate data, 0 for others */
+	__u32 rkey;                /* of remote_addr; to invalidate; new one of a window */
+	__be32 imm;                /* immediate data, else 0 */
 };
 
 /*
- * Of an atomic, behind its only struct kiw_sge, which names 8 bytes for what the peer's memory had
- * before. Numbers are those of the hosts' CPUs.
+ * Arguments of an atomic, after its struct kiw_sge, the 8 bytes for the former value of the peer's
+ * memory. In byte order of the hosts' CPUs.
  */
 struct kiw_atomic_args {
-	__aligned_u64 compare_add; /* what to compare with, or to add */
+	__aligned_u64 compare_add; /* to compare with, or to add */
 	__aligned_u64 swap;        /* KIW_WR_CMP_SWAP */
 };
 
 /*
- * Of KIW_WR_BIND_MW, behind the header: there are no buffers. The window is the one with the index
- * in the upper 24 bits of the header's rkey. Length 0 takes a window of type 1 off its region.
+ * Arguments of KIW_WR_BIND_MW, after the header, in place of buffers. The index in the upper 24
+ * bits of the header's rkey names the window. Length 0 takes a window of type 1 off its region.
  */
 struct kiw_bind_args {
-	__aligned_u64 addr; /* of the first byte, as the region counts */
+	__aligned_u64 addr; /* first byte, in the region's addresses */
 	__aligned_u64 length;
 	__u32 lkey;   /* of the region */
-	__u32 access; /* values of enum ib_uverbs_access_flags: IBV_ACCESS_REMOTE_*, ZERO_BASED */
+	__u32 access; /* enum ib_uverbs_access_flags: IBV_ACCESS_REMOTE_*, ZERO_BASED */
 };
 
 /*
- * Of a datagram QP (IB_QPT_UD), behind the header of each send ring slot, before the buffers. The
- * kernel looks all of it up and checks it when it sends.
+ * Destination of a datagram QP (IB_QPT_UD), between header and buffers of each send ring slot. The
+ * kernel checks it when it sends.
  */
 struct kiw_ud_dest {
-	__u8 dgid[16];       /* address; those of IPv4 are mapped into IPv6 */
+	__u8 dgid[16];       /* address; IPv4 mapped into IPv6 */
 	__u32 qpn;           /* UDP port */
-	__u32 qkey;          /* with the top bit set, the QP's own counts */
-	__u8 sgid_index;     /* slot of the GID table with the source */
-	__u8 hop_limit;      /* 0: the system's */
-	__u8 traffic_class;  /* 0: the system's */
+	__u32 qkey;          /* with the top bit set, the QP's own is used */
+	__u8 sgid_index;     /* GID table slot of the source */
+	__u8 hop_limit;      /* 0: system's default */
+	__u8 traffic_class;  /* 0: system's default */
 	__u8 reserved[5];
 };
 
-/* Payload of the longest message between datagram QPs, bytes: one datagram of IPv4 */
+/* Longest payload between datagram QPs, bytes: one datagram of IPv4 */
 #define KIW_UD_MAX_MSG 65483
-/* The same with immediate data */
+/* Longest payload with immediate data */
 #define KIW_UD_MAX_IMM_MSG 65475
 
-/* Bytes in front of what arrives at a datagram QP: its IP header in the form of InfiniBand's GRH */
+/* Bytes before a received datagram: its IP header in the form of InfiniBand's GRH */
 #define KIW_GRH_LEN 40
 
 /*
- * Receive ring slot: this header, then num_sge times struct kiw_sge; room for the maximum at least.
- * Reserved fields must be 0, or the request is refused.
+ * Receive ring slot: this header, then room for at least the maximum of struct kiw_sge, num_sge in
+ * use. Reserved fields must be 0, or the request is refused.
  */
 struct kiw_rqe {
 	__aligned_u64 wr_id;
@@ -319,30 +317,30 @@ struct kiw_rqe {
 	__u8 reserved[7];
 };
 
-/* Bits of kiw_cqe.flags. */
+/* Bits of kiw_cqe.flags */
 #define KIW_CQE_SOLICITED 0x01 /* receive: the sender asked for an event */
 #define KIW_CQE_WITH_INV  0x02 /* receive: inv_stag was invalidated */
-#define KIW_CQE_GRH       0x04 /* receive of a datagram: has src_qp, byte_len with KIW_GRH_LEN */
-#define KIW_CQE_WITH_IMM  0x08 /* receive: has imm */
-#define KIW_CQE_VOID      0x80 /* skip this one; set by the process, and in kiw_cqe_record */
+#define KIW_CQE_GRH       0x04 /* received datagram: src_qp is valid, byte_len counts KIW_GRH_LEN */
+#define KIW_CQE_WITH_IMM  0x08 /* receive: imm is valid */
+#define KIW_CQE_VOID      0x80 /* skip; set by the process, and in kiw_cqe_record */
 
-/* Completion ring slot. */
+/* Completion ring slot */
 struct kiw_cqe {
 	__aligned_u64 wr_id;
 	__aligned_u64 cookie; /* of kiw_create_qp_req */
 	__u32 qp_num;
 	__u32 byte_len;
-	__u32 wq_index; /* of its request in the QP's ring: everything up to it is free again */
+	__u32 wq_index; /* its request in the QP's ring; frees all slots up to it */
 	union {
 		__u32 inv_stag; /* with KIW_CQE_WITH_INV */
-		__u32 src_qp;   /* with KIW_CQE_GRH: the sender's UDP port */
+		__u32 src_qp;   /* with KIW_CQE_GRH: UDP port of the sender */
 	};
 	__u8 opcode; /* enum kiw_wr_op */
-	__u8 status; /* values of enum ib_wc_status, which are those of enum ibv_wc_status */
+	__u8 status; /* enum ib_wc_status, equal to enum ibv_wc_status */
 	__u8 flags;  /* KIW_CQE_* */
 	__u8 reserved0;
 	__be32 imm; /* with KIW_CQE_WITH_IMM */
-	__aligned_u64 time; /* of a queue with KIW_CQ_TIME: CLOCK_REALTIME when it was added, ns */
+	__aligned_u64 time; /* with KIW_CQ_TIME: CLOCK_REALTIME of its addition, ns */
 	__u8 reserved[16];
 };
 
@@ -350,26 +348,26 @@ struct kiw_cqe {
 #define KIW_RECORD_MAP_BITS 128
 
 /*
- * Second slot of the completion of a record. The first is a struct kiw_cqe with KIW_WR_RECORD, in
- * which byte_len are the bytes that have arrived, wq_index is the number of the message, and src_qp
- * the sender's UDP port. Both are published together.
+ * Second slot of a record's completion, published with the first. The first is a struct kiw_cqe
+ * with KIW_WR_RECORD; byte_len: bytes that arrived, wq_index: number of the message, src_qp: UDP
+ * port of the sender.
  *
- * The message has ceil(length / seg_size) segments, at least one. A bit of the map stands for
- * ceil(segments / KIW_RECORD_MAP_BITS) of them, in order, from the lowest bit of map[0] on. It is
- * set when all of them have arrived.
+ * The message consists of ceil(length / seg_size) segments, at least one. A bit of the map stands
+ * for ceil(segments / KIW_RECORD_MAP_BITS) of them, in order, from the lowest bit of map[0] on. It
+ * is set when all of them have arrived.
  */
 struct kiw_cqe_record {
-	__aligned_u64 addr;   /* of the first byte of the message, as the sender named it */
+	__aligned_u64 addr;   /* first byte of the message, as the sender named it */
 	__aligned_u64 cookie; /* as in the first slot */
 	__aligned_u64 map[KIW_RECORD_MAP_BITS / 64];
 	__u8 opcode; /* KIW_WR_RECORD */
 	__u8 status; /* as in the first slot */
-	__u8 flags;  /* KIW_CQE_VOID: programs that know no records skip it */
+	__u8 flags;  /* KIW_CQE_VOID: programs without support for records skip it */
 	__u8 reserved;
 	__u32 seg_size;
-	__u8 sgid[16]; /* the sender's address; those of IPv4 are mapped into IPv6 */
+	__u8 sgid[16]; /* address of the sender; IPv4 mapped into IPv6 */
 	__u32 rkey;
-	__u32 length; /* of the message, bytes */
+	__u32 length; /* bytes of the message */
 };
 
 #define KIW_ABI_ASSERT(expression) static_assert(expression, #expression)
