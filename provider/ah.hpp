@@ -11,10 +11,10 @@
 
 namespace kiw {
 
-/// The kernel has checked and counted it. Each request carries the address itself.
+/// Checked and counted by the kernel. Each request carries the address itself.
 struct Ah {
 	ibv_ah ibv;
-	/// All but the peer's number and key
+	/// Without the peer's number and key
 	kiw_ud_dest dest;
 	Origin origin;
 

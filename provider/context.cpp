@@ -16,13 +16,13 @@ namespace kiw {
 
 namespace {
 
-/// libibverbs' part of it
+/// libibverbs' part
 verbs_context *base_of(Context &own)
 {
 	return reinterpret_cast<verbs_context *>(own.front + pabi::context_front - rdma_core_here->context_front);
 }
 
-/// Has the kernel make a context. Returns 0 or an errno value.
+/// Makes a context in the kernel. Returns 0 or an errno value.
 int get(Context &own, kiw_get_context_resp &limits)
 {
 	pabi::RequestWith<16, kiw_get_context_req> request{};
@@ -36,7 +36,7 @@ int get(Context &own, kiw_get_context_resp &limits)
 	return 0;
 }
 
-/// Asks for the context that the kernel has made already. Returns 0 or an errno value.
+/// Queries a context that exists in the kernel. Returns 0 or an errno value.
 int query(Context &own, kiw_get_context_resp &limits)
 {
 	std::uint32_t comp_vectors = 0;
@@ -47,7 +47,7 @@ int query(Context &own, kiw_get_context_resp &limits)
 		    attribute(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, sizeof(core_support), address(&core_support)),
 		    attribute(KIW_ATTR_QUERY_CONTEXT_RESP, sizeof(limits), address(&limits))))
 		return error;
-	// The provider that opened it is a later one: there may be completions that this one can't read.
+	// A later provider opened it: there may be completions that this one cannot read.
 	if (limits.features & ~std::uint32_t{KIW_FEATURES})
 		return EOPNOTSUPP;
 	own.ibv.num_comp_vectors = static_cast<int>(comp_vectors);
@@ -57,9 +57,9 @@ int query(Context &own, kiw_get_context_resp &limits)
 
 verbs_context *make_context(ibv_device *device, int cmd_fd, int (*obtain)(Context &own, kiw_get_context_resp &limits))
 {
-	kiw_get_context_resp limits{}; // create_qp refuses what is above them
+	kiw_get_context_resp limits{}; // create_qp refuses more
 
-	// The second-last argument is the offset of the verbs_context in the object that is allocated.
+	// The second-last argument is the offset of the verbs_context in the allocated object.
 	const std::size_t offset = pabi::context_front - rdma_core_here->context_front;
 	void *memory = _verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context),
 		reinterpret_cast<verbs_context *>(offset), KIWARP_DRIVER_ID); // NOLINT(performance-no-int-to-ptr)
@@ -92,7 +92,7 @@ void free_context(ibv_context *context)
 {
 	Context &own = Context::from(context);
 
-	// In a child of fork(), too: it closes its own descriptors, and the parent's file stays open.
+	// Also in a child of fork(): it closes its own descriptors, and the parent's file stays open.
 	verbs_uninit_context(base_of(own));
 	std::free(&own);
 }

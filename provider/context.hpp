@@ -14,13 +14,13 @@
 namespace kiw {
 
 struct Context {
-	/// Where libibverbs has its part of a verbs_context, which ends with the ibv_context
+	/// libibverbs' part of a verbs_context, in front of its ibv_context
 	alignas(8) std::byte front[pabi::context_front];
 	ibv_context ibv;
 	Mappings mappings;
 	Origin origin;
-	std::uint32_t features = 0; ///< KIW_FEATURES that the module has, too
-	bool adopted = false;	    ///< its files took the place of a parent's: inheritance.hpp
+	std::uint32_t features = 0; ///< common KIW_FEATURES
+	bool adopted = false;	    ///< its files replaced a parent's: inheritance.hpp
 
 	static Context &from(ibv_context *context)
 	{
@@ -30,9 +30,9 @@ struct Context {
 
 static_assert(offsetof(Context, ibv) == pabi::context_front);
 
-/// Opens a device; owns cmd_fd from here on, also when it fails.
+/// Opens a device; owns cmd_fd, even if it fails.
 verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *private_data);
-/// The same for a descriptor of a device that is open already, by whichever process.
+/// The same for a descriptor of a device that some process opened.
 verbs_context *import_context(ibv_device *device, int cmd_fd);
 void free_context(ibv_context *context);
 

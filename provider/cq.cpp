@@ -18,7 +18,7 @@ namespace {
 
 static_assert(offsetof(Cq, ibv) == 0 && offsetof(Cq, ex) == 0);
 
-/// Empty polls in a row, 10 to 20 us of them, before the CPU is yielded to another process.
+/// Empty polls in a row, 10 to 20 us of them, before yielding the CPU
 constexpr std::uint32_t patience = 1024;
 
 ibv_wc translate(const kiw_cqe &cqe)
@@ -33,7 +33,7 @@ ibv_wc translate(const kiw_cqe &cqe)
 	wc.wc_flags = wc_flags(cqe);
 	if ((wc.wc_flags & IBV_WC_GRH) || cqe.opcode == KIW_WR_RECORD)
 		wc.src_qp = cqe.src_qp;
-	// Both stand in one place of ibv_wc, and never come together.
+	// Both use one place of ibv_wc, and never come together.
 	if (wc.wc_flags & IBV_WC_WITH_INV)
 		wc.invalidated_rkey = cqe.inv_stag;
 	else if (wc.wc_flags & IBV_WC_WITH_IMM)
@@ -67,7 +67,7 @@ int take(Cq &cq, int max, ibv_wc *wc, std::uint32_t &idle)
 	return found;
 }
 
-/// Makes a CQ with a channel by a command, which in a child may be one of the parent's file: it was inherited, or made
+/// Makes a CQ with a channel by a command. In a child the channel may be of the parent's file: inherited, or made
 /// before the context was the child's own. Returns 0 or an errno value.
 template <typename Command>
 int with_channel(const Context &context, ibv_comp_channel *channel, const Command &create)
@@ -138,7 +138,7 @@ int resize_cq(ibv_cq *ibv, int cqe)
 
 	if (cq.origin.inherited())
 		return EPERM;
-	// Other threads neither poll nor arm meanwhile.
+	// Excludes polling and arming by other threads.
 	Guard guard(cq.lock);
 	Guard arming(cq.arming);
 	if (const int error = ibv_cmd_resize_cq(ibv, cqe, &request, sizeof(request), &response, sizeof(response)))
@@ -146,7 +146,7 @@ int resize_cq(ibv_cq *ibv, int cqe)
 	CompletionRing ring;
 	const int error = ring.open(context.mappings, ibv->context->cmd_fd, response.own.ring,
 		static_cast<std::uint32_t>(cqe), sizeof(kiw_cqe));
-	// The kernel has given up the old ring.
+	// The kernel dropped the old ring.
 	if (error)
 		cq.consumed = ring.become_useless();
 	cq.ring.swap(ring);
@@ -214,8 +214,8 @@ void Cq::forget(const Qp &qp)
 		if (cqe.cookie == qp.cookie())
 			cqe.flags |= KIW_CQE_VOID;
 	}
-	// Between ibv_start_poll() and ibv_end_poll(), of a queue without a lock, the slot that is read must stay.
-	// The poll then skips what is marked.
+	// Without a lock, the slot between ibv_start_poll() and ibv_end_poll() must stay. The poll skips marked slots
+	// later.
 	if (!current)
 		compact(produced);
 }
@@ -224,7 +224,7 @@ bool Cq::is_wanted(std::uint32_t index) const
 {
 	if (!(ring.slot(index).flags & KIW_CQE_VOID))
 		return true;
-	// The second slot of a record
+	// Second slot of a record
 	if (index == consumed)
 		return false;
 	const kiw_cqe &before = ring.slot(index - 1);
@@ -235,7 +235,7 @@ void Cq::compact(std::uint32_t produced)
 {
 	std::uint32_t to = produced;
 
-	// From the last one back, so that those in front, which is_wanted() looks at, are still in their places.
+	// Backwards: is_wanted() needs earlier slots in place.
 	for (std::uint32_t index = produced; index-- != consumed;)
 		if (is_wanted(index) && --to != index)
 			ring.slot(to) = ring.slot(index);

@@ -19,50 +19,48 @@ struct Qp;
 struct alignas(64) Cq {
 	union {
 		ibv_cq ibv;
-		ibv_cq_ex ex{}; ///< of ibv_create_cq_ex() only
+		ibv_cq_ex ex{}; ///< ibv_create_cq_ex() only
 	};
 	CompletionRing ring;
 	Origin origin;
-	// The one thread that sleeps on the channel, or reads it, for kiwarpdv_poll_cq() and kiwarpdv_start_poll(),
-	// holds it; taken in front of the others.
+	// Held by the one thread that sleeps on or reads the channel, for kiwarpdv_poll_cq() and kiwarpdv_start_poll();
+	// taken before the other locks.
 	Lock sleeping;
-	// A thread that arms the queue holds this one; it may hold lock, too, between ibv_start_poll() and
-	// ibv_end_poll(). Which ring it is changes under both.
+	// Held to arm the queue, perhaps with lock held, between ibv_start_poll() and ibv_end_poll(). A change of the
+	// ring needs both.
 	Lock arming;
-	// Protects what follows, and the slots.
+	// Protects the members below and the slots.
 	Lock lock;
-	// Index of the next completion; the ring's copy is only written.
+	// Index of the next completion; the ring's copy is write-only.
 	std::uint32_t consumed = 0;
-	// Empty polls since the last completion.
+	// Empty polls since the last completion
 	std::uint32_t idle = 0;
-	// The completion between ibv_start_poll() and ibv_end_poll(), at consumed, or nullptr
+	// Completion between ibv_start_poll() and ibv_end_poll(), at consumed, or nullptr
 	const kiw_cqe *current = nullptr;
-	// The program polls it by one thread: the polls of ibv_cq_ex don't lock.
+	// The program polls with one thread: polls of ibv_cq_ex do not lock.
 	bool single_threaded = false;
-	// Parent domain that names what may use it, or nullptr; that stays as long
+	// Parent domain, which outlives the queue, or nullptr
 	Domain *parent = nullptr;
 
 	static Cq &from(ibv_cq *cq) { return *reinterpret_cast<Cq *>(cq); }
 	static Cq &from(ibv_cq_ex *cq) { return *reinterpret_cast<Cq *>(cq); }
 
-	/// Takes the completions of a QP away, for which the kernel must add no more, and gives their slots back.
-	/// When this returns, no poll_cq uses the QP.
+	/// Removes the completions of a QP and frees their slots; the kernel must add no more. Afterwards no poll_cq
+	/// uses the QP.
 	void forget(const Qp &qp);
 
-	/// After so many polls in a row that found nothing: now and then lets another thread have the CPU, which
-	/// the completion may depend on.
+	/// After `idle` empty polls in a row: sometimes yields the CPU to a thread that the completion may depend on.
 	static void found_nothing(std::uint32_t idle);
 
 private:
-	/// Whether a slot has something to poll, or belongs to the one before it that has.
+	/// Whether a slot is to be polled, or belongs to the one before it.
 	bool is_wanted(std::uint32_t index) const;
 
-	/// Moves the slots that are wanted up to produced, and gives the others back to the kernel. Under the lock.
+	/// Moves wanted slots up to produced and frees the others. Under the lock.
 	void compact(std::uint32_t produced);
 };
 
-/// A CQ of the kernel's, with its ring; empty and errno if there is none.
-/// flags: KIW_CQ_*
+/// A CQ with its ring; empty and errno on failure. flags: KIW_CQ_*
 Owner<Cq> make_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, std::uint32_t flags = 0);
 
 // Operations; see ibv_create_cq(3) and so on.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Completion queues of ibv_create_cq_ex(): one completion at a time, read where it lies in the ring.
+// Completion queues of ibv_create_cq_ex(): one completion at a time, read in the ring.
 //
-// The lock is held from ibv_start_poll() to ibv_end_poll(), unless the program has said that it polls by a single
-// thread. In between, a program may post and arm, but must not destroy a QP of this CQ: that waits for the lock.
+// The lock is held from ibv_start_poll() to ibv_end_poll(), unless the program polls with a single thread. In between,
+// a program may post and arm, but must not destroy a QP of this CQ: that waits for the lock.
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace kiw {
 
 namespace {
 
-/// What can be read of a completion. InfiniBand's addresses are all 0, as in ibv_poll_cq(). Its time is that of
-/// CLOCK_REALTIME: there is no device with a clock of its own.
+/// Readable parts of a completion. InfiniBand's addresses are all 0, as in ibv_poll_cq(). The time is CLOCK_REALTIME:
+/// there is no device clock.
 std::uint64_t readable(ibv_context *context)
 {
 	return IBV_WC_STANDARD_FLAGS | (Context::from(context).features & KIW_FEATURE_CQ_TIME
@@ -28,7 +28,7 @@ std::uint64_t readable(ibv_context *context)
 						       : 0);
 }
 
-/// Makes the next completion the current one. Under the lock. Returns 0, ENOENT, or EIO when the ring is invalid.
+/// Makes the next completion current. Under the lock. Returns 0, ENOENT, or EIO if the ring is invalid.
 int advance(Cq &cq)
 {
 	const std::uint32_t produced = cq.ring.produced();
@@ -54,7 +54,6 @@ int advance(Cq &cq)
 	return 0;
 }
 
-/// The current completion is through; its slot is the kernel's again.
 void leave(Cq &cq)
 {
 	if (!cq.current)
@@ -106,7 +105,7 @@ const kiw_cqe &current(ibv_cq_ex *ex)
 	return *Cq::from(ex).current;
 }
 
-/// A function of ibv_cq_ex that reads what completions of iWARP don't have
+/// Reads a value that iWARP's completions lack.
 template <typename T>
 T read_nothing(ibv_cq_ex *)
 {
@@ -122,7 +121,7 @@ void set_readers(ibv_cq_ex &ex)
 	ex.read_byte_len = [](ibv_cq_ex *cq) {
 		return current(cq).byte_len;
 	};
-	// ibv_wc_read_invalidated_rkey() calls it as well.
+	// Also called by ibv_wc_read_invalidated_rkey().
 	ex.read_imm_data = [](ibv_cq_ex *cq) -> __be32 {
 		const kiw_cqe &cqe = current(cq);
 
@@ -147,7 +146,7 @@ void set_readers(ibv_cq_ex &ex)
 
 constexpr std::uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 
-/// Whether kiwarp has all that is asked for.
+/// Whether kiwarp supports all requested attributes.
 bool has_all(ibv_context *context, const ibv_cq_init_attr_ex &attr)
 {
 	return !(attr.wc_flags & ~readable(context)) && !(attr.comp_mask & ~known) &&
@@ -155,7 +154,7 @@ bool has_all(ibv_context *context, const ibv_cq_init_attr_ex &attr)
 		       (attr.flags & ~unsigned{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}));
 }
 
-/// The parent domain that a queue is to be of, if any. Returns 0 or an errno value.
+/// The requested parent domain, if any. Returns 0 or an errno value.
 int find_parent(ibv_context *context, const ibv_cq_init_attr_ex &attr, Domain *&parent)
 {
 	parent = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// How libibverbs finds the provider, and the provider its devices. This file is compiled once for each private ABI.
+// How libibverbs finds the provider and its devices. Compiled once per private ABI.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,21 +15,21 @@ namespace kiw {
 
 namespace {
 
-// By driver id. Where the kernel or libibverbs doesn't tell the id, by the name that is customary.
+// By driver id, or by the customary name where kernel or libibverbs do not report the id.
 constexpr pabi::Match match_table[] = {
 	{.u = {.driver_id = KIWARP_DRIVER_ID}, .kind = pabi::match_driver_id},
 	{.u = {.modalias = "rdma_device:*Nkiw*"}, .kind = pabi::match_modalias},
 	{},
 };
 
-/// A device with such a name and another driver isn't kiwarp's.
+/// A device of another driver with such a name isn't kiwarp's.
 bool match_device(pabi::SysfsDevice *sysfs)
 {
 	return sysfs->driver_id == KIWARP_DRIVER_ID || sysfs->driver_id == 0;
 }
 
-/// KIWARP_SHOW=roce: whether this process wants its devices shown as InfiniBand's, for programs that take no others. It
-/// is what they see, and no more: Documentation/infiniband-programs.md.
+/// KIWARP_SHOW=roce: whether this process sees its devices as InfiniBand's, for programs that take no others. Only the
+/// view changes: Documentation/infiniband-programs.md.
 bool wants_roce()
 {
 	const char *word = secure_getenv("KIWARP_SHOW"); // NOLINT(concurrency-mt-unsafe): as libibverbs reads its own
@@ -45,10 +45,10 @@ bool wants_roce()
 
 pabi::Device *alloc_device(pabi::SysfsDevice *sysfs)
 {
-	// Asked once: all devices are shown alike, also those that come later. libibverbs holds a mutex.
+	// Asked once: all devices, even later ones, are shown alike. libibverbs holds a mutex.
 	static const bool roce = wants_roce();
 
-	// libibverbs takes the type from here when this function returns, and the transport from the type.
+	// libibverbs reads the type here after this function, and derives the transport.
 	if (roce)
 		sysfs->node_type = IBV_NODE_CA;
 	return make<pabi::Device>().release();

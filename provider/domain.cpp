@@ -25,7 +25,7 @@ int get(ibv_context *context, ibv_pd &pd)
 	return ibv_cmd_alloc_pd(context, &pd, &request, sizeof(request), &response, sizeof(response));
 }
 
-/// Makes an inherited domain name one of the context's own file. Under Origin::heirs(). Returns 0 or an errno value.
+/// Gives an inherited domain a handle in the context's own file. Under Origin::heirs(). Returns 0 or an errno value.
 int replace(Domain &domain)
 {
 	ibv_pd own{};
@@ -83,7 +83,7 @@ ibv_pd *alloc_pd(ibv_context *context)
 
 ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr)
 {
-	// There is nothing that the program's functions could allocate: the kernel has the rings.
+	// The kernel allocates the rings: the program's allocators would be unused.
 	if (attr->comp_mask & ~std::uint32_t{IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT}) {
 		errno = EOPNOTSUPP;
 		return nullptr;
@@ -143,7 +143,7 @@ ibv_pd *import_pd(ibv_context *context, std::uint32_t handle)
 		errno = ENOMEM;
 		return nullptr;
 	}
-	// The kernel has no command that asks for a domain: it says what it thinks of the handle when that is used.
+	// The kernel has no command to query a domain: it judges the handle on use.
 	domain->ibv.context = context;
 	domain->ibv.handle = handle;
 	domain->origin = Context::from(context).origin;
@@ -155,7 +155,7 @@ void unimport_pd(ibv_pd *pd)
 {
 	Domain &domain = Domain::from(pd);
 
-	// Nobody can be told of a parent domain that still names it: its memory is lost then, and nothing else.
+	// A parent domain that still names it cannot be told: only its memory is lost then.
 	if (!domain.users)
 		destroy(&domain);
 }

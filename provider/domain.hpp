@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Protection domains, which the kernel has; and parent domains and thread domains, which it doesn't know.
+// Protection domains, which the kernel keeps; parent domains and thread domains, which it does not know.
 #pragma once
 
 #include <atomic>
@@ -11,34 +11,34 @@
 
 namespace kiw {
 
-/// What one thread alone uses, as the program promises. The provider takes its locks all the same, unless a CQ says
+/// Objects of one thread, as the program promises. The provider locks nevertheless, except a CQ with
 /// IBV_CREATE_CQ_ATTR_SINGLE_THREADED.
 struct ThreadDomain {
 	ibv_td ibv;
 	Origin origin;
-	// Parent domains that name it
+	// Its parent domains
 	std::atomic<std::uint32_t> users = 0;
 
 	static ThreadDomain &from(ibv_td *td) { return *reinterpret_cast<ThreadDomain *>(td); }
 };
 
-/// A protection domain, or a parent domain: to the kernel, what is made in that is made in the protection domain.
+/// A protection domain, or a parent domain: for the kernel its objects belong to the protection domain.
 struct Domain {
 	ibv_pd ibv;
-	// Of a parent domain
+	// Parent domains only
 	Domain *protection = nullptr;
 	ThreadDomain *thread = nullptr;
-	// Parent domains that name it; of a parent domain, CQs
+	// Its parent domains; CQs of a parent domain
 	std::atomic<std::uint32_t> users = 0;
 	Origin origin;
-	// Of ibv_import_pd(): another process may have it, too
+	// Of ibv_import_pd(): another process may own it too
 	bool imported = false;
 
 	static Domain &from(ibv_pd *pd) { return *reinterpret_cast<Domain *>(pd); }
 };
 
-/// Makes a domain the caller's own, and its context before it: see inheritance.hpp. What the parent made in it
-/// isn't in the new one. Returns 0 or an errno value; EPERM for a domain that is imported. From any thread.
+/// Makes a domain and its context the caller's own: see inheritance.hpp. The new one lacks the parent's objects.
+/// Returns 0 or an errno value; EPERM for an imported domain. From any thread.
 int adopt(ibv_pd *pd);
 
 // Operations; see ibv_alloc_pd(3) and so on.

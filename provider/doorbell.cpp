@@ -59,15 +59,14 @@ void Doorbell::init_srq(int cmd_fd, std::uint32_t srq_handle)
 
 int Doorbell::by_write(const Command &command) const
 {
-	// Not write(), which is a cancellation point: other threads would wait for a thread that ended here, see
-	// WorkQueue.
+	// Not write(), a cancellation point: other threads would wait for a thread that ended here, see WorkQueue.
 	return ::syscall(SYS_write, fd_, &command, sizeof(command)) == sizeof(command) ? 0 : errno;
 }
 
 int Doorbell::by_ioctl(const Command &command) const
 {
 	return invoke(fd_, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE,
-		// What follows the header of a write
+		// The rest after the header of a write
 		attribute(UVERBS_ATTR_CORE_IN, sizeof(command) - sizeof(command.header), address(&command.response)),
 		attribute(UVERBS_ATTR_CORE_OUT, sizeof(bad_wr_), address(&bad_wr_)),
 		attribute(UVERBS_ATTR_WRITE_CMD, sizeof(std::uint64_t), command.header.command));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Direct verbs: the calls on a device, its queue pairs and its completions.
+// Direct verbs of devices, queue pairs and completions.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -25,7 +25,6 @@ namespace kiw {
 
 namespace {
 
-/// Whether a context is of this provider.
 bool is_ours(const ibv_context *context)
 {
 	const auto *device = reinterpret_cast<const pabi::Device *>(context->device);
@@ -38,7 +37,7 @@ bool has_records(ibv_context *context)
 	return Context::from(context).features & KIW_FEATURE_RECORD;
 }
 
-/// Gives a caller of whatever version what it knows of a structure.
+/// Copies the part of a structure that the caller's version knows.
 template <typename T>
 void give(T *to, const T &from, std::size_t size)
 {
@@ -46,7 +45,7 @@ void give(T *to, const T &from, std::size_t size)
 	std::memcpy(to, &from, std::min(size, sizeof(from)));
 }
 
-/// Takes a structure of a caller of whatever version; false if it has what isn't known here.
+/// Copies a structure of any version from the caller; false if it sets unknown members.
 template <typename T>
 bool take(T &to, const T *from, std::size_t size)
 {
@@ -75,7 +74,7 @@ public:
 		}
 	}
 
-	/// By CLOCK_MONOTONIC
+	/// CLOCK_MONOTONIC
 	const timespec &at() const { return at_; }
 
 	/// Waits until a descriptor is readable; 0, ETIMEDOUT or another errno value.
@@ -111,8 +110,8 @@ private:
 	bool endless_;
 };
 
-/// Waits for an event of a CQ, which is armed, and takes it; 0 or an errno value. Under the lock for sleeping, so that
-/// no other thread takes the event that this one saw.
+/// Waits for an event of an armed CQ and takes it; 0 or an errno value. Under the lock for sleeping: no other thread
+/// may take the event.
 int take_event(ibv_cq *cq, const Deadline &deadline)
 {
 	ibv_cq *of = nullptr;
@@ -121,7 +120,7 @@ int take_event(ibv_cq *cq, const Deadline &deadline)
 	if (const int error = deadline.await(cq->channel->fd))
 		return error;
 	if (ibv_get_cq_event(cq->channel, &of, &context))
-		// A program that doesn't block in it may have been faster.
+		// A program that reads it without blocking may have been faster.
 		return errno == EAGAIN ? 0 : errno;
 	ibv_ack_cq_events(of, 1);
 	return 0;
@@ -134,7 +133,7 @@ int sleep_for(ibv_cq *cq, const Deadline &deadline, const Poll &poll)
 	for (;;) {
 		if (const int error = req_notify_cq(cq, 0))
 			return -error;
-		// What came before the queue was armed tells of no event.
+		// Completions before arming cause no event.
 		if (const int found = poll())
 			return found;
 		const int error = take_event(cq, deadline);
@@ -150,12 +149,12 @@ void let_next_sleep(void *sleeping)
 	static_cast<Lock *>(sleeping)->unlock();
 }
 
-/// Calls poll until it finds something, fails, or the time is over. It returns 0 when it found nothing. Returns what
-/// poll did last, or a negative errno value.
+/// Calls poll until it finds something (not 0), fails, or the time is over. Returns poll's last result, or a negative
+/// errno value.
 ///
-/// One event may tell of several completions, and wakes one thread. So only one sleeps on the channel, and the others
-/// wait for it: with whatever it leaves, also by a time-out or because it was cancelled, the next one looks into the
-/// queue, arms it and sleeps in its place.
+/// One event may stand for several completions, and wakes one thread. So one thread sleeps on the channel, and the
+/// others wait for it. However it leaves, even by a time-out or cancellation, the next one polls, arms and sleeps in
+/// its place.
 template <typename Poll>
 int poll_for(ibv_cq *cq, std::int64_t timeout, const Poll &poll)
 {
@@ -175,7 +174,6 @@ int poll_for(ibv_cq *cq, std::int64_t timeout, const Poll &poll)
 	return found;
 }
 
-/// The second slot of a record's completion
 const kiw_cqe_record *record_of(ibv_cq_ex *ex)
 {
 	const Cq &cq = Cq::from(ex);

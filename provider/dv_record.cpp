@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Direct verbs: what a record says of its message, and of memory.
+// Direct verbs: records of messages, and validity of memory.
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -12,19 +12,18 @@
 
 namespace {
 
-/// Quotient, rounded up
 constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by)
 {
 	return n / by + (n % by != 0);
 }
 
-/// Whether the segments of a bit have arrived; beyond the last bit, not
+/// Whether the segments of a bit have arrived; false beyond the last bit
 bool arrived(const kiwarpdv_record &record, std::uint32_t bit)
 {
 	return record.map[bit / 64] >> bit % 64 & 1;
 }
 
-/// Tells of runs of bits that are set, or not, as bytes of the message.
+/// Reports runs of set or clear bits as bytes of the message.
 int for_each(const kiwarpdv_record &record, bool wanted, kiwarpdv_range_fn tell, void *argument)
 {
 	if (record.unit == 0 || record.length == 0)
@@ -64,7 +63,7 @@ struct kiwarpdv_validity {
 	void set(std::uint64_t n) { bits[n / 64] |= std::uint64_t{1} << n % 64; }
 	void clear(std::uint64_t n) { bits[n / 64] &= ~(std::uint64_t{1} << n % 64); }
 
-	/// Cuts a range to what lies inside, as offsets; false if nothing does.
+	/// Cuts a range to the inside, as offsets; false if nothing remains.
 	bool clip(std::uint64_t from, std::uint64_t bytes, std::uint64_t &first, std::uint64_t &end) const
 	{
 		const std::uint64_t last = bytes - 1 > UINT64_MAX - from ? UINT64_MAX : from + (bytes - 1);
@@ -76,7 +75,7 @@ struct kiwarpdv_validity {
 		return true;
 	}
 
-	/// Makes the granules valid of which all bytes lie in a range.
+	/// Makes granules valid that lie in a range completely.
 	void add(std::uint64_t from, std::uint64_t bytes)
 	{
 		std::uint64_t first = 0, end = 0;

@@ -24,7 +24,7 @@ bool same_device(int one, int other)
 	       (first.st_mode & S_IFMT) == (second.st_mode & S_IFMT) && first.st_rdev == second.st_rdev;
 }
 
-/// Makes a descriptor name another open file, with the flags that the program set. Returns 0 or an errno value.
+/// Makes a descriptor name another open file, keeping its flags. Returns 0 or an errno value.
 int replace(int descriptor, int by)
 {
 	const int status = ::fcntl(descriptor, F_GETFL);
@@ -36,10 +36,10 @@ int replace(int descriptor, int by)
 	return 0;
 }
 
-/// Gives a context the files of another one, which is just opened.
+/// Moves the files of a fresh context to another one.
 int take_files(Context &own, const Context &fresh)
 {
-	// The child may have closed the descriptor: what it opened since isn't ours to close.
+	// The child may have closed and reused the descriptor.
 	if (!same_device(own.ibv.cmd_fd, fresh.ibv.cmd_fd))
 		return EBADF;
 	if (const int error = replace(own.ibv.async_fd, fresh.ibv.async_fd))
@@ -57,7 +57,7 @@ int reopen(Context &own)
 	if (!error) {
 		own.ibv.num_comp_vectors = fresh->num_comp_vectors;
 		own.features = Context::from(fresh).features;
-		// Threads of the parent may have held their locks. What was mapped isn't mapped here.
+		// Threads of the parent may have held their locks. The parent's mappings are absent here.
 		::pthread_mutex_init(&own.ibv.mutex, nullptr);
 		::new (&own.mappings) Mappings;
 		own.adopted = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Methods of uverbs, which are called by ioctl(2).
+// Methods of uverbs, called by ioctl(2).
 #pragma once
 
 #include <cerrno>
@@ -13,7 +13,7 @@
 
 namespace kiw {
 
-/// The header of the ioctl, without its flexible array, and the attributes behind it
+/// Header of the ioctl, without its flexible array, and attributes
 template <std::size_t count>
 struct Invocation {
 	std::uint16_t length;

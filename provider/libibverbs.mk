@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# What the libibverbs speaks that the linker takes. Sets
+# Interface of the libibverbs that the linker takes. Sets
 #   PABI         the number of its private ABI, which is part of a provider's file name
-#   RDMA_CORE    the first release of rdma-core with the same private layouts, see private_abi.hpp
-#   RDMA_CORES   all such releases that this provider knows
+#   RDMA_CORE    the first release of rdma-core with its private layouts, see private_abi.hpp
+#   RDMA_CORES   all such known releases
 #   PABIS        the numbers of their private ABIs; $(call releases_of,PABI) are the releases with one
-# The number alone doesn't tell: members were added without a new one. Its public interface grew each time.
+# The number is not enough: members were added without a new one. The public interface grew each time.
 
 NM ?= nm
 LIBIBVERBS := $(realpath $(shell $(CC) -print-file-name=libibverbs.so))

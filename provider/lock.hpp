@@ -28,14 +28,14 @@ public:
 			lock_contended();
 	}
 
-	/// Waits until a time of CLOCK_MONOTONIC at most. Returns 0, or ETIMEDOUT or EINTR without the lock.
+	/// Waits until a time of CLOCK_MONOTONIC. Returns 0, or ETIMEDOUT or EINTR without the lock.
 	int lock_until(const timespec &until)
 	{
 		std::uint32_t expected = free;
 
 		if (word_.compare_exchange_strong(expected, held, std::memory_order_acquire, std::memory_order_relaxed))
 			return 0;
-		// A thread that was woken tries again, whatever time it is: no other was.
+		// A woken thread always retries: no other one was woken.
 		while (word_.exchange(wanted, std::memory_order_acquire) != free)
 			if (::syscall(SYS_futex, &word_, FUTEX_WAIT_BITSET_PRIVATE, wanted, &until, nullptr,
 				    FUTEX_BITSET_MATCH_ANY) &&
@@ -57,7 +57,7 @@ private:
 		wanted, // held, and another thread may be asleep
 	};
 
-	// Holders write a few slots, so a thread spins for a short while before it sleeps.
+	// Holders write a few slots: spin briefly before sleeping.
 	static constexpr int spins = 100;
 
 	[[gnu::cold, gnu::noinline]] void lock_contended()
@@ -93,7 +93,6 @@ private:
 
 static_assert(sizeof(Lock) == sizeof(std::uint32_t));
 
-/// Holds a Lock for a scope.
 class [[nodiscard]] Guard {
 public:
 	explicit Guard(Lock &lock) : lock_(lock) { lock_.lock(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Mappings of the kernel's memory for rings. Several rings may share a mapping; it lives as long as any of them.
+// Mappings of rings. Several rings may share a mapping, which lives as long as any of them.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace kiw {
 
 class Mappings;
 
-/// One mapping, owned by its rings. A child process doesn't get it: two producers would ruin a ring.
+/// A mapping, owned by its rings. Not for children: two producers would ruin a ring.
 class Mapping {
 public:
 	std::byte *base() const { return base_; }
-	/// For each ring that acquired it; the last one unmaps.
+	/// Once per acquire; the last one unmaps.
 	void release();
 
 private:
@@ -35,11 +35,11 @@ private:
 	std::size_t size_ = 0;
 };
 
-/// All mappings of a context. May be called from any thread.
+/// All mappings of a context. From any thread.
 class Mappings {
 public:
-	/// Finds or makes the mapping that a ring lies in. The kernel must hold the ring during the call.
-	/// Returns 0, an errno value, or EPROTO if a known mapping is now said to be of another size.
+	/// Finds or makes the mapping of a ring. The kernel must hold the ring during the call. Returns 0, an errno
+	/// value, or EPROTO if a known mapping is reported with another size.
 	int acquire(int fd, const kiw_ring_geometry &geometry, Mapping *&mapping);
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Memory of the provider's objects, without the C++ run-time library.
+// Memory of objects, without the C++ run-time library.
 #pragma once
 
 #include <cstdlib>
@@ -10,7 +10,6 @@
 
 namespace kiw {
 
-/// Ends the life of an object from make().
 struct Release {
 	template <typename T>
 	void operator()(T *object) const
@@ -23,7 +22,7 @@ struct Release {
 template <typename T>
 using Owner = std::unique_ptr<T, Release>;
 
-/// A zeroed, value-initialised T; empty if there is no memory.
+/// A zeroed, value-initialised T; empty without memory.
 template <typename T>
 Owner<T> make()
 {
@@ -34,7 +33,7 @@ Owner<T> make()
 	return Owner<T>(memory ? ::new (memory) T() : nullptr);
 }
 
-/// Frees an object that was released from its Owner, as libibverbs held it.
+/// Frees an object released from its Owner to libibverbs.
 template <typename T>
 void destroy(T *object)
 {

@@ -22,7 +22,7 @@ struct Region {
 
 static_assert(offsetof(Region, base) == 0);
 
-/// A region of a context that is the caller's own; empty if there is no memory.
+/// A region of the caller's own context; empty without memory.
 Owner<Region> make_region(ibv_context *context)
 {
 	Owner<Region> region = make<Region>();
@@ -83,7 +83,7 @@ int dereg_mr(pabi::MemoryRegion *mr)
 
 ibv_mr *import_mr(ibv_pd *pd, std::uint32_t handle)
 {
-	// The handle is one of the parent's file.
+	// The handle belongs to the parent's file.
 	if (Domain::from(pd).origin.inherited()) {
 		errno = EPERM;
 		return nullptr;

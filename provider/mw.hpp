@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Memory windows. The kernel keeps them, and changes them by requests of the send queue.
+// Memory windows. The kernel keeps them and changes them by send requests.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// What the opcodes of work requests and completions mean. A new one is a row here.
+// Opcodes of work requests and completions. A new one is a row here.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace kiw {
 
-/// The number in an enum that a program set. Where it is none of the enum's, reading it as the enum is undefined.
+/// Number in an enum set by a program: reading an unknown value as the enum is undefined.
 template <typename Enum>
 std::underlying_type_t<Enum> number_of(const Enum &set)
 {
@@ -24,7 +24,7 @@ std::underlying_type_t<Enum> number_of(const Enum &set)
 	return number;
 }
 
-/// What a send request names at the peer, and where in ibv_send_wr it stands.
+/// The peer's object of a send request, and its place in ibv_send_wr
 enum class Remote : std::uint8_t {
 	nothing,
 	region, // invalidate_rkey
@@ -33,17 +33,17 @@ enum class Remote : std::uint8_t {
 	window, // bind_mw
 };
 
-/// How a send request is written into the ring, and how its completion is reported.
+/// How a send request is written into the ring, and how its completion is reported
 struct SendOpcode {
 	ibv_wr_opcode verb;
 	kiw_wr_op op;
 	ibv_wc_opcode completion;
 	Remote remote;
-	// Flags that the request may have. Any other is refused.
+	// Allowed flags; others are refused
 	unsigned int flags;
-	// Flags among them without a meaning for it. They are ignored.
+	// Allowed flags without effect
 	unsigned int ignored;
-	// KIW_FEATURE_* that the module must have
+	// Needed KIW_FEATURE_*
 	std::uint32_t feature = 0;
 
 	constexpr bool has_imm() const { return feature == KIW_FEATURE_IMM; }
@@ -70,13 +70,13 @@ inline constexpr SendOpcode send_opcodes[] = {
 		KIW_FEATURE_MW},
 };
 
-/// Whether the answer is stored by the kernel: such a request has no inline data.
+/// Whether the kernel stores an answer: no inline data.
 constexpr bool brings_data(std::uint8_t op)
 {
 	return op == KIW_WR_READ || op == KIW_WR_CMP_SWAP || op == KIW_WR_FETCH_ADD;
 }
 
-/// Whether the request is for the kernel alone: such a request has no payload.
+/// Whether only the kernel uses the request: no payload.
 constexpr bool is_local(std::uint8_t op)
 {
 	return op == KIW_WR_BIND_MW || op == KIW_WR_LOCAL_INV;
@@ -87,7 +87,6 @@ constexpr bool is_atomic(std::uint8_t op)
 	return op == KIW_WR_CMP_SWAP || op == KIW_WR_FETCH_ADD;
 }
 
-/// A completion of the receive queue.
 struct RecvOpcode {
 	kiw_wr_op op;
 	ibv_wc_opcode completion;
@@ -95,7 +94,7 @@ struct RecvOpcode {
 
 inline constexpr RecvOpcode recv_opcodes[] = {
 	{KIW_WR_RECV, IBV_WC_RECV}, {KIW_WR_RECV_IMM, IBV_WC_RECV_RDMA_WITH_IMM},
-	{KIW_WR_RECORD, IBV_WC_DRIVER1}, // takes no request
+	{KIW_WR_RECORD, IBV_WC_DRIVER1}, // consumes no request
 };
 
 namespace detail {
@@ -109,7 +108,7 @@ consteval std::size_t verbs_end()
 	return end;
 }
 
-/// The rows by the opcode of verbs. Rows without flags are those of opcodes that kiwarp doesn't have.
+/// Rows by verbs' opcode; rows without flags are unsupported.
 consteval auto by_verb()
 {
 	std::array<SendOpcode, verbs_end()> table{};
@@ -119,7 +118,7 @@ consteval auto by_verb()
 	return table;
 }
 
-/// Opcodes of completions by the opcode in the ring. What the kernel never writes there counts as a Send.
+/// Completion opcodes by the opcode in the ring; unknown ones count as Send.
 consteval auto by_op()
 {
 	std::array<ibv_wc_opcode, 256> table{};
@@ -137,7 +136,7 @@ inline constexpr auto completions = by_op();
 
 } // namespace detail
 
-/// The row of an opcode of verbs, or nullptr.
+/// The row of a verbs opcode, or nullptr.
 constexpr const SendOpcode *send_opcode(std::uint32_t verb)
 {
 	if (verb >= detail::sends.size() || !detail::sends[verb].flags)
@@ -150,19 +149,19 @@ constexpr ibv_wc_opcode wc_opcode(std::uint8_t op)
 	return detail::completions[op];
 }
 
-/// What the kernel never writes counts as a general error.
+/// Unknown values count as a general error.
 constexpr ibv_wc_status wc_status(std::uint8_t status)
 {
 	return status <= IBV_WC_TM_RNDV_INCOMPLETE ? static_cast<ibv_wc_status>(status) : IBV_WC_GENERAL_ERR;
 }
 
-/// Whether a completion is one of the receive queue; verbs gives those a bit.
+/// Whether a completion belongs to the receive queue: a bit in verbs.
 constexpr bool is_receive(std::uint8_t op)
 {
 	return wc_opcode(op) & IBV_WC_RECV;
 }
 
-/// The flags of verbs that a completion has: which of its fields are valid.
+/// Flags of a completion's valid fields.
 constexpr unsigned int wc_flags(const kiw_cqe &cqe)
 {
 	unsigned int flags = 0;

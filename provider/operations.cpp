@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// The operations of a device, for the libibverbs of one release: this file is compiled for each.
+// Operations of a device for one release of libibverbs: compiled once per release.
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>

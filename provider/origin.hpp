@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Where an object comes from: this process, or the parent that it was forked from.
+// The process that made an object: this one, or the parent that it was forked from.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,12 @@
 
 namespace kiw {
 
-/// The process that an object was made by.
+/// The process that made an object.
 ///
-/// A child of fork(2) inherits all objects, but no ring, and its descriptor is the parent's open file: a command from
-/// the child would destroy the parent's objects in the kernel. A process has one page that the kernel clears for such a
-/// child, whatever made it, and that holds the process's number: a glance tells. The page stays for as long as the
-/// process, since some destroy objects after they have closed the device. A child of vfork(2) runs in its parent's
-/// memory, and is the parent.
+/// A child of fork(2) inherits all objects, but no ring, and its descriptor is the parent's open file: its commands
+/// would destroy the parent's objects in the kernel. One page of a process holds the process's number, and the kernel
+/// clears it in a child, however made. The page stays until the process ends, since some destroy objects after closing
+/// the device. A child of vfork(2) runs in its parent's memory and counts as the parent.
 class Origin {
 public:
 	Origin() = default;
@@ -33,8 +32,8 @@ public:
 	}
 	~Origin() = default;
 
-	/// Makes this process the origin: what was done before is seen by threads that don't find the object inherited.
-	/// Returns 0 or an errno value. From any thread.
+	/// Makes this process the origin. Threads that do not find the object inherited see all earlier stores. Returns
+	/// 0 or an errno value. From any thread.
 	int open()
 	{
 		if (const int error = need_page())
@@ -42,7 +41,7 @@ public:
 		Number &own = process()->number;
 		std::uint32_t number = own.load(std::memory_order_relaxed);
 
-		// A parent's number is never given again: the counter isn't cleared.
+		// A parent's number is not reused: the counter isn't cleared.
 		while (number == 0) {
 			const std::uint32_t next = numbers_.fetch_add(1, std::memory_order_relaxed) + 1;
 
@@ -58,8 +57,8 @@ public:
 		return process()->number.load(std::memory_order_relaxed) != number_.load(std::memory_order_acquire);
 	}
 
-	/// For threads of a child that make what they inherited their own; another object must have been opened. A
-	/// child finds it free, whichever thread of the parent held it.
+	/// Lock for threads of a child that take over inherited objects; another object must have been opened. Free in
+	/// a new child, even if a thread of the parent held it.
 	static Lock &heirs() { return process()->heirs; }
 
 private:

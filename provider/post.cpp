@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Posting: work requests into the rings, and one doorbell for a whole list.
+// Posting: work requests into rings, one doorbell per list.
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 
 bool too_many_sges(int num_sge, std::uint32_t max)
 {
-	return static_cast<unsigned int>(num_sge) > max; // a negative number too
+	return static_cast<unsigned int>(num_sge) > max; // or negative
 }
 
 /// Sum of the lengths, or more than max_message.
@@ -46,7 +46,6 @@ void copy_sges(const ibv_sge *sges, int count, std::byte *to)
 		std::memcpy(to, sges, static_cast<std::size_t>(count) * sizeof(*sges));
 }
 
-/// Writes the region or memory of the peer that the request names.
 void write_remote(const Qp &qp, Remote remote, const ibv_send_wr &wr, kiw_wqe &wqe)
 {
 	switch (remote) {
@@ -70,7 +69,7 @@ void write_remote(const Qp &qp, Remote remote, const ibv_send_wr &wr, kiw_wqe &w
 	}
 }
 
-/// Writes one request into its slot. Returns 0, or EINVAL and the slot is as good as untouched.
+/// Writes a request into its slot. Returns 0, or EINVAL with a slot that is still free.
 int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 {
 	const SendOpcode *row = send_opcode(number_of(wr.opcode));
@@ -93,7 +92,7 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 		(is_atomic(row->op) && (wr.num_sge != 1 || length != atomic_octets)))
 		return EINVAL;
 
-	// Written in place: a local copy would be stored by fields and loaded whole, which stalls the CPU.
+	// In place: a local copy would be stored by fields and loaded whole, which stalls the CPU.
 	kiw_wqe &wqe = *reinterpret_cast<kiw_wqe *>(slot);
 	const bool is_inline = wr.send_flags & IBV_SEND_INLINE;
 
@@ -105,7 +104,7 @@ int write_send(const Qp &qp, const ibv_send_wr &wr, std::byte *slot)
 	wqe.wr_id = wr.wr_id;
 	if (row->has_imm())
 		wqe.imm = wr.imm_data;
-	// In ibv_send_wr the destination lies where other requests name the peer's memory.
+	// ibv_send_wr keeps the destination in place of the peer's memory.
 	if (datagram)
 		write_dest(wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey,
 			*reinterpret_cast<kiw_ud_dest *>(slot + sizeof(wqe)));
@@ -134,7 +133,7 @@ int write_recv(const WorkQueue &queue, const ibv_recv_wr &wr, std::byte *slot)
 	return 0;
 }
 
-// The two sides of a QP, and the one of an SRQ, for post().
+// Sides for post(): two of a QP, one of an SRQ.
 struct SendSide {
 	using Object = Qp;
 	using Request = ibv_send_wr;
@@ -144,7 +143,7 @@ struct SendSide {
 	static bool has_room(WorkQueue &queue, std::uint32_t index) { return queue.has_room(index); }
 	static int ring(Qp &qp) { return qp.doorbell.ring_send(); }
 	static void refused(Qp &qp) { qp.connected.store(false, std::memory_order_relaxed); }
-	/// While KIW_RING_DRAINING is set the kernel sees what is published, unless the QP is in error.
+	/// With KIW_RING_DRAINING the kernel sees published requests, unless the QP is in error.
 	static bool wants_doorbell(const WorkRing &ring)
 	{
 		return (ring.flags() & (KIW_RING_DRAINING | KIW_RING_FLUSH)) != KIW_RING_DRAINING;
@@ -169,7 +168,7 @@ struct SharedSide {
 
 	static WorkQueue &queue(Srq &srq) { return srq.queue; }
 	static int write(const Srq &srq, const Request &wr, std::byte *slot) { return write_recv(srq.queue, wr, slot); }
-	/// No completion frees slots; the ring is asked when there seem to be none.
+	/// Completions do not free slots; ask the ring when none seems free.
 	static bool has_room(WorkQueue &queue, std::uint32_t index)
 	{
 		if (!queue.has_room(index)) [[unlikely]]
@@ -181,8 +180,8 @@ struct SharedSide {
 	static bool wants_doorbell(const WorkRing &ring) { return ring.flags() & KIW_RING_FLUSH; }
 };
 
-/// Writes as much of a list as is valid and fits, from an index on, which it moves behind. Under the queue's lock.
-/// Returns 0, or the errno value of the request that *bad_wr then names.
+/// Writes the valid, fitting part of a list from index on, and advances it. Under the queue's lock. Returns 0, or the
+/// errno value of the request in *bad_wr.
 template <typename Side>
 int fill(typename Side::Object &object, std::uint32_t &index, typename Side::Request *wr,
 	typename Side::Request **bad_wr)
@@ -200,33 +199,31 @@ int fill(typename Side::Object &object, std::uint32_t &index, typename Side::Req
 	return error;
 }
 
-/// Whether the QP is idle after an orderly close, or gone with its device: the kernel has finished what it took, and
-/// takes no more.
+/// Whether the QP is idle after an orderly close, or gone with its device: the kernel has finished all taken requests,
+/// and takes no more.
 constexpr bool idle(int refused)
 {
 	return refused == EINVAL || refused == ENOTCONN;
 }
 
-/// What one call published.
 struct Batch {
 	std::uint32_t first;
 	std::uint32_t count;
-	// The queue's counts before it
+	// Counts of the queue before it
 	std::uint32_t accepted;
 	std::uint32_t promises;
 };
 
-/// Called when the doorbell for a batch was refused. Takes the requests that the kernel hasn't got out of the ring,
-/// where a later doorbell would send them after all. Returns how many of the batch the kernel has; if these aren't all,
-/// refused says why.
+/// Called after a refused doorbell. Takes requests that the kernel does not have out of the ring, where a later
+/// doorbell would send them. Returns how many of the batch the kernel has; if not all, refused is the reason.
 ///
-/// The ring tells which requests are done, but not which the kernel has taken and not done yet. The kernel reads the
-/// ring during the doorbells of other threads. So this waits for them and takes back only what none of them can have
-/// shown to the kernel. If several threads are refused at once, each takes back everything from its own requests on.
-/// No thread publishes before the last has done so, so no index is used twice meanwhile.
+/// The ring shows completed requests, but not those that the kernel took and has not completed. The kernel reads the
+/// ring during doorbells of other threads. So this waits for them and takes back only requests that none of them can
+/// have shown to the kernel. Several refused threads each take back everything from their own requests on. No thread
+/// publishes before the last has done so, so no index is reused meanwhile.
 ///
-/// One case remains: work of the connection itself, such as a Read's response, makes the kernel read the ring after
-/// the refusal and before the index goes back. The kernel then sees an index that went back and ends the QP.
+/// One case remains: work of the connection, such as a Read's response, makes the kernel read the ring between the
+/// refusal and the change of the index. The kernel then sees an index that went back and ends the QP.
 template <typename Side>
 std::uint32_t settle(typename Side::Object &object, const Batch &batch, int &refused)
 {
@@ -235,7 +232,7 @@ std::uint32_t settle(typename Side::Object &object, const Batch &batch, int &ref
 
 	queue.settled++;
 	queue.await_doorbells();
-	// Another thread has taken back a part of the batch; the kernel has the rest.
+	// Another thread took back a part of the batch; the kernel has the rest.
 	const auto there = static_cast<std::int32_t>(queue.next - batch.first);
 	if (there < static_cast<std::int32_t>(batch.count))
 		return static_cast<std::uint32_t>(std::max(there, 0));
@@ -244,7 +241,7 @@ std::uint32_t settle(typename Side::Object &object, const Batch &batch, int &ref
 		if (batch.promises != queue.promises || !Side::wants_doorbell(queue.ring))
 			return batch.count;
 		if (batch.accepted != queue.accepted.load(std::memory_order_acquire)) {
-			// A doorbell since then may have covered the batch. If not, this one does or the next.
+			// A later doorbell may have covered the batch. If not, this one does or the next.
 			refused = Side::ring(object);
 			if (!refused)
 				queue.accept();
@@ -281,7 +278,7 @@ std::uint32_t publish(typename Side::Object &object, std::uint32_t end, int &ref
 	if (!ring)
 		return batch.count;
 
-	// Without the lock: no thread waits for the one that sends in the kernel.
+	// Without the lock: nobody waits for a thread that sends in the kernel.
 	refused = Side::ring(object);
 	if (!refused) [[likely]] {
 		queue.accepted.fetch_add(1, std::memory_order_release);
@@ -313,8 +310,8 @@ int post(typename Side::Object &object, typename Side::Request *wr, typename Sid
 
 } // namespace
 
-// Rings before the first request of a connection, and after a refusal, to find out whether doorbells are accepted.
-// What was published before that, a later doorbell would send after all.
+// Rings before a connection's first request, and after a refusal, to learn whether doorbells are accepted: otherwise a
+// later doorbell would send the published requests.
 int check_connected(Qp &qp)
 {
 	if (qp.connected.load(std::memory_order_relaxed)) [[likely]]
@@ -357,7 +354,7 @@ int post_recv(ibv_qp *ibv, ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
 		return EPERM;
 	}
 	const int error = post<RecvSide>(qp, wr, bad_wr);
-	// A QP with an SRQ has no ring of its own.
+	// A QP with an SRQ uses no ring of its own.
 	return error == ENOMEM && ibv->srq ? EINVAL : error;
 }
 

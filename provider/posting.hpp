@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// What both ways of posting send requests share, ibv_post_send() and ibv_wr_start(): the parts of a slot, and how
-// requests that are written into the ring get to the kernel.
+// Common to ibv_post_send() and ibv_wr_start(): parts of a slot, and publishing requests.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +22,21 @@ inline constexpr std::uint64_t max_datagram = KIW_UD_MAX_MSG;
 inline constexpr std::uint64_t max_datagram_imm = KIW_UD_MAX_IMM_MSG;
 inline constexpr std::uint64_t max_record = std::uint64_t{KIW_RECORD_MAX_SEGS} * KIW_RECORD_MAX_SEG_SIZE;
 
-/// Bytes that an atomic works on
 inline constexpr std::uint64_t atomic_octets = sizeof(std::uint64_t);
 
-/// Where the operands of an atomic stand in its slot
 inline kiw_atomic_args &atomic_args(const Qp &qp, kiw_wqe &wqe)
 {
 	return *reinterpret_cast<kiw_atomic_args *>(reinterpret_cast<std::byte *>(&wqe) + qp.head + sizeof(kiw_sge));
 }
 
-/// Whether a request to bind a window can be written. The kernel judges the rest when the request's turn comes.
+/// Whether a bind can be written. The kernel checks the rest when its turn comes.
 inline bool can_bind(const Qp &qp, const ibv_mw &mw, ibv_mw_type type, std::uint32_t rkey, const ibv_mw_bind_info &info)
 {
-	// The key is the program's, but the index names the window.
+	// The program chooses the key; the index names the window.
 	return (qp.features & KIW_FEATURE_MW) && mw.type == type && (rkey ^ mw.rkey) >> 8 == 0 &&
 	       (info.mr || (type == IBV_MW_TYPE_1 && info.length == 0));
 }
 
-/// Writes what a bind has beside the slot's first members.
 inline void write_bind(const Qp &qp, kiw_wqe &wqe, std::uint32_t rkey, const ibv_mw_bind_info &info)
 {
 	wqe.rkey = rkey;
@@ -52,7 +48,6 @@ inline void write_bind(const Qp &qp, kiw_wqe &wqe, std::uint32_t rkey, const ibv
 	};
 }
 
-/// Bytes of the longest message
 constexpr std::uint64_t longest_message(bool datagram, std::uint8_t op)
 {
 	if (!datagram)
@@ -62,13 +57,12 @@ constexpr std::uint64_t longest_message(bool datagram, std::uint8_t op)
 	return op == KIW_WR_SEND_IMM ? max_datagram_imm : max_datagram;
 }
 
-/// Whether ibv_post_send() can have a datagram queue pair send it. A Write has no place there for the address handle.
+/// Whether ibv_post_send() can send it as a datagram. A Write leaves no room for the address handle.
 constexpr bool is_datagram_send(std::uint8_t op, std::uint32_t features)
 {
 	return op == KIW_WR_SEND || (op == KIW_WR_SEND_IMM && (features & KIW_FEATURE_UD_IMM));
 }
 
-/// The slot's flags.
 inline std::uint8_t slot_flags(unsigned int send_flags, bool signal_all)
 {
 	std::uint8_t flags = 0;
@@ -84,7 +78,6 @@ inline std::uint8_t slot_flags(unsigned int send_flags, bool signal_all)
 	return flags;
 }
 
-/// Writes where a datagram goes.
 inline void write_dest(const ibv_ah *ah, std::uint32_t number, std::uint32_t key, kiw_ud_dest &dest)
 {
 	dest = Ah::from(ah).dest;
@@ -92,12 +85,11 @@ inline void write_dest(const ibv_ah *ah, std::uint32_t number, std::uint32_t key
 	dest.qkey = key;
 }
 
-/// Finds out before the first request whether doorbells are accepted. Returns 0 or an errno value.
+/// Checks before the first request whether doorbells are accepted. Returns 0 or an errno value.
 int check_connected(Qp &qp);
 
-/// Publishes the send requests below an index, which were written under the lock that lock_to_post() took; gives the
-/// lock back, and rings the doorbell if the kernel needs one. Returns how many of them the kernel has; if these aren't
-/// all, refused is the errno value.
+/// Publishes the send requests below an index, written under the lock of lock_to_post(); unlocks, and rings the
+/// doorbell if needed. Returns how many of them the kernel has; if not all, refused is the errno value.
 std::uint32_t publish_sends(Qp &qp, std::uint32_t end, int &refused);
 
 } // namespace kiw

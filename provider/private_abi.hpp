@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// The interface between libibverbs and its providers, as far as this provider uses it, for rdma-core 34
-// to 65. Distributions install no header for it.
+// libibverbs' private interface for providers, as far as used here, of rdma-core 34 to 65. Distributions install no
+// header for it.
 //
-// KIW_RDMA_CORE says which layouts are wanted: the first release that had them. The number of the private
-// ABI isn't enough, since it stayed the same when rdma-core 35, 36 and 62 added members. A file of the
-// provider serves one number, so operations.cpp, where layouts matter, is compiled for each release with
-// that number, and rdma_core.cpp finds out at run time which of them libibverbs is. All other files are
-// the same for all.
+// KIW_RDMA_CORE chooses the layouts: the first release with them. The number of the private ABI isn't enough: rdma-core
+// 35, 36 and 62 added members without a new number. A build of the provider serves one number, so operations.cpp is
+// compiled for each release of that number, and rdma_core.cpp detects the release at run time. All other files are
+// common.
 //
-// What libibverbs owns and the provider only carries is left as opaque bytes. ibv_qp_ex and
-// verbs_context grew, too, the first at its end, the second at its beginning. They come from the
-// installed <infiniband/verbs.h>, but the libibverbs at run time may be another: no object depends on
+// Objects that the provider only carries are opaque bytes. ibv_qp_ex grew at its end, verbs_context at its beginning.
+// Both come from the installed <infiniband/verbs.h>, but the libibverbs at run time may differ: no object depends on
 // their size.
 #pragma once
 
@@ -42,11 +40,11 @@
 
 namespace kiw::pabi {
 
-/// Places that moved between releases: of members in bytes, of operations in slots
+/// Places that moved between releases: members in bytes, operations in slots
 struct Layout {
 	int rdma_core;
 	unsigned interface;	   // newest public one: 1.x
-	std::size_t context_front; // of verbs_context, in front of its ibv_context
+	std::size_t context_front; // of verbs_context, before its ibv_context
 	std::size_t sysfs_abi_ver, sysfs_device;
 	std::size_t alloc_pd, create_cq, create_qp, dealloc_pd, dereg_mr, destroy_cq, destroy_qp, free_context,
 		modify_qp, poll_cq, post_recv, post_send, query_device_ex, query_port, query_qp, reg_mr, req_notify_cq,
@@ -76,7 +74,7 @@ consteval Layout layout_of(int rdma_core)
 
 #define KIW_JOINED_(a, b) a##b
 #define KIW_JOINED(a, b) KIW_JOINED_(a, b)
-/// The namespace of what isn't the same type for all releases
+/// Namespace of types that differ between releases
 #define KIW_RELEASE KIW_JOINED(rdma_core_, KIW_RDMA_CORE)
 
 inline namespace KIW_RELEASE {
@@ -109,7 +107,7 @@ static_assert(offsetof(Match, kind) == 20);
 
 inline namespace KIW_RELEASE {
 
-/// What libibverbs knows of a kernel device. Up to ibdev_idx it is the same for all releases.
+/// libibverbs' view of a kernel device. The same for all releases up to ibdev_idx.
 struct SysfsDevice {
 	std::byte list_entry[16];
 	void *provider_data;
@@ -121,7 +119,7 @@ struct SysfsDevice {
 	char ibdev_path[256];
 	char modalias[512];
 	std::uint64_t node_guid;
-	std::uint32_t driver_id; // 0: the kernel didn't say
+	std::uint32_t driver_id; // 0: unknown
 	std::uint32_t node_type;
 	int ibdev_idx;
 #if KIW_RDMA_CORE >= 35
@@ -149,7 +147,7 @@ static_assert(offsetof(SysfsDevice, time_created) == layout.sysfs_device - 16);
 
 struct DeviceOps;
 
-/// First member of a provider's device; all of it is filled in by libibverbs.
+/// First member of a provider's device, filled in by libibverbs.
 struct Device {
 	ibv_device device;
 	const DeviceOps *ops;
@@ -186,11 +184,11 @@ static_assert(offsetof(DeviceOps, uninit_device) == 64);
 
 } // namespace KIW_RELEASE
 
-/// Bytes of a mutex beyond the 40 of amd64: libibverbs' objects contain one
+/// Bytes of a mutex beyond amd64's 40: objects of libibverbs contain one
 inline constexpr std::size_t wider = sizeof(pthread_mutex_t) - 40;
-/// Size of ibv_context, with which a verbs_context ends
+/// Size of ibv_context, the end of a verbs_context
 inline constexpr std::size_t context_size = 328 + wider;
-/// Room for what any release has in front of it
+/// Bytes before it, maximum of all releases
 inline constexpr std::size_t context_front = 368;
 
 consteval bool has_room_for_all()
@@ -216,15 +214,15 @@ static_assert(sizeof(MemoryRegion) == 56);
 static_assert(offsetof(MemoryRegion, type) == 48);
 static_assert(offsetof(MemoryRegion, access) == 52);
 
-/// Of QueuePair.comp_mask: qp_ex is valid. Any QP may be passed to ibv_qp_to_qp_ex(), which looks at it.
+/// Of QueuePair.comp_mask: qp_ex is valid. ibv_qp_to_qp_ex() reads it in any QP.
 inline constexpr std::uint32_t qp_is_extended = 2;
 
-/// Bytes in an ibv_qp_ex of the first release, and in the largest one that there is room for
+/// Bytes in an ibv_qp_ex of the first release, and in the largest that fits
 inline constexpr std::size_t qp_ex_min = 344 + wider, qp_ex_max = 496 + wider;
-/// Bytes in an ibv_qp_ex of the libibverbs that has loaded this provider; see rdma_core.cpp
+/// Bytes in an ibv_qp_ex of the loaded libibverbs; see rdma_core.cpp
 inline std::size_t qp_ex_size = sizeof(ibv_qp_ex);
 
-/// libibverbs has a comp_mask and a pointer behind its ibv_qp_ex.
+/// libibverbs keeps a comp_mask and a pointer behind its ibv_qp_ex.
 struct QueuePair {
 	union {
 		ibv_qp qp;
@@ -232,7 +230,7 @@ struct QueuePair {
 		std::byte octets[qp_ex_max + 16];
 	};
 
-	/// Set behind the command that makes the QP, and behind the builders.
+	/// Set after the QP's creation, which writes here, and after the builders.
 	std::uint32_t &comp_mask() { return *reinterpret_cast<std::uint32_t *>(octets + qp_ex_size); }
 };
 
@@ -247,7 +245,7 @@ static_assert(sizeof(ibv_pd) == 16);
 static_assert(sizeof(ibv_ah) == 24);
 static_assert(sizeof(ibv_mw) == 32);
 
-/// A slot that stays null keeps libibverbs' default, which says EOPNOTSUPP.
+/// A null slot keeps libibverbs' default: EOPNOTSUPP.
 using Unused = void (*)();
 
 inline namespace KIW_RELEASE {
@@ -408,20 +406,20 @@ static_assert(offsetof(ContextOps, unimport_pd) == 8 * (layout.end - 1));
 
 } // namespace KIW_RELEASE
 
-/// Core part of a request. libibverbs fills it in; a request of our own may follow.
+/// Core part of a request, filled in by libibverbs; our own part may follow.
 template <std::size_t size>
 struct alignas(8) Request {
 	std::byte core[size];
 };
 
-/// The same with a request of our own behind it.
+/// With our own part behind it.
 template <std::size_t size, typename Own>
 struct alignas(8) RequestWith {
 	std::byte core[size];
 	Own own;
 };
 
-/// A response with one of our own behind the core part.
+/// A response with our own part behind the core part.
 template <std::size_t size, typename Own>
 struct alignas(8) Response {
 	static_assert(size % alignof(Own) == 0);
@@ -446,7 +444,7 @@ using CreateQp = Request<64>;
 using ModifyQp = Request<120>;
 using QueryQp = Request<24>;
 
-// Each is the header of a uverbs write command and the kernel's request.
+// Each is a header of a uverbs write command and the kernel's request.
 inline constexpr std::size_t command_header = sizeof(ib_uverbs_cmd_hdr);
 
 static_assert(command_header == 8);
@@ -466,7 +464,7 @@ static_assert(sizeof(CreateQp) == command_header + sizeof(ib_uverbs_create_qp));
 static_assert(sizeof(ModifyQp) == command_header + sizeof(ib_uverbs_modify_qp));
 static_assert(sizeof(QueryQp) == command_header + sizeof(ib_uverbs_query_qp));
 
-// Where our part of a response begins: behind the members, not behind the flexible array.
+// Our part of a response begins behind the members, not behind the flexible array.
 static_assert(sizeof(ib_uverbs_get_context_resp) == 8);
 static_assert(sizeof(ib_uverbs_create_cq_resp) == 8);
 static_assert(sizeof(ib_uverbs_resize_cq_resp) == 8);
@@ -539,7 +537,7 @@ namespace kiw::pabi {
 
 inline namespace KIW_RELEASE {
 
-/// The same for all releases.
+/// Same arguments for all releases.
 inline int get_context(
 	verbs_context *context, void *request, std::size_t request_size, void *response, std::size_t response_size)
 {

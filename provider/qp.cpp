@@ -18,7 +18,7 @@ namespace {
 
 static_assert(offsetof(Qp, base) == 0);
 
-/// Maps a work ring of the granted size; no requests granted means no ring.
+/// Maps a work ring of the granted size; without granted requests there is no ring.
 int open_queue(WorkQueue &queue, ibv_context *context, const kiw_ring_geometry &geometry, std::uint32_t requests,
 	std::uint32_t max_sge, std::uint32_t slot_octets)
 {
@@ -31,7 +31,7 @@ int open_queue(WorkQueue &queue, ibv_context *context, const kiw_ring_geometry &
 
 int open_queues(Qp &qp, ibv_context *context, const ibv_qp_cap &cap, const kiw_create_qp_resp &rings)
 {
-	// Slots are addressed by 32-bit numbers; the kernel's grants are far below that.
+	// Slots are addressed by 32-bit numbers; the kernel grants far less.
 	constexpr std::uint32_t sane = 1 << 16;
 
 	if (cap.max_send_sge > sane || cap.max_recv_sge > sane || cap.max_inline_data > sane)
@@ -52,7 +52,7 @@ int open_queues(Qp &qp, ibv_context *context, const ibv_qp_cap &cap, const kiw_c
 
 namespace {
 
-/// Whether a QP is to have what a child can't use: to the child's file, the handle is another object's.
+/// Whether a QP would use a parent's object: in the child's file its handle is another object's.
 bool is_from_parent(const ibv_qp_init_attr &attr)
 {
 	return (attr.send_cq && Cq::from(attr.send_cq).origin.inherited()) ||
@@ -76,7 +76,7 @@ Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr, const kiw_create_qp_req &o
 		errno = ENOMEM;
 		return {};
 	}
-	// An older module refuses it, too, but may not say it like this.
+	// An older module refuses it too, perhaps with another error.
 	if (number_of(attr->qp_type) == IBV_QPT_UD && !(Context::from(pd->context).features & KIW_FEATURE_UD)) {
 		errno = EOPNOTSUPP;
 		return {};
@@ -119,7 +119,7 @@ int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_att
 		return EPERM;
 	if (const int error = ibv_cmd_query_qp(qp, attr, mask, init_attr, &request, sizeof(request)))
 		return error;
-	// The kernel doesn't know: it sees single requests, signalled or not.
+	// The kernel sees only single requests, signalled or not.
 	init_attr->sq_sig_all = Qp::from(qp).signal_all;
 	return 0;
 }
@@ -130,7 +130,7 @@ int modify_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask)
 
 	if (Qp::from(ibv).origin.inherited())
 		return EPERM;
-	// The command has no place for capacities: they are judged here.
+	// The command carries no capacities: check them here.
 	if (mask & IBV_QP_CAP) {
 		ibv_qp_attr now{};
 		ibv_qp_init_attr init{};
@@ -161,8 +161,7 @@ int destroy_qp(ibv_qp *ibv)
 		return EPERM;
 	if (const int error = ibv_cmd_destroy_qp(ibv))
 		return error;
-	// The kernel doesn't know the QP any more and adds no completions of it. Those that are in the CQs
-	// still name it.
+	// The kernel dropped the QP and adds no completions of it. Those in the CQs still name it.
 	qp.forget_completions();
 	destroy(&qp);
 	return 0;

@@ -17,29 +17,28 @@
 
 namespace kiw {
 
-/// What posting to a send or a receive ring needs.
+/// State of posting to a send or receive ring.
 struct alignas(64) WorkQueue { // NOLINT(clang-analyzer-optin.performance.Padding): see released
 	WorkRing ring;
 	// Protects the slots, next, begun, settled and promises.
 	Lock lock;
-	// Index of the next request; the ring's copy is only written.
+	// Index of the next request; the ring's copy is write-only.
 	std::uint32_t next = 0;
-	// Requests and SGEs per request, as granted.
+	// Granted requests, and SGEs per request
 	std::uint32_t limit = 0;
 	std::uint32_t max_sge = 0;
 
-	// State of the doorbells of all threads, for a thread with a refused one; see settle() in post.cpp. Each
-	// doorbell is begun, and then accepted or refused; its thread counts the latter two without the lock.
+	// Doorbells of all threads, for a thread with a refused one; see settle() in post.cpp. Each doorbell is begun,
+	// then accepted or refused; its thread counts the latter without the lock.
 	std::uint32_t begun = 0;
 	std::atomic<std::uint32_t> accepted = 0;
 	std::atomic<std::uint32_t> refused = 0;
-	// Refused doorbells that are dealt with: their requests were taken back, or the kernel has them.
+	// Refused doorbells that are settled: requests taken back, or with the kernel
 	std::uint32_t settled = 0;
-	// Lists that needed no doorbell: the kernel had promised to look.
+	// Lists without a doorbell: the kernel had promised to look
 	std::uint32_t promises = 0;
 
-	// Requests below this index are over and their slots free. Written by the thread that polls the CQ,
-	// hence a cache line of its own.
+	// Requests below it are over and their slots free. Written by the polling thread, hence its own cache line.
 	alignas(64) std::atomic<std::uint32_t> released = 0;
 
 	bool has_room(std::uint32_t index) const { return index - released.load(std::memory_order_acquire) < limit; }
@@ -47,26 +46,26 @@ struct alignas(64) WorkQueue { // NOLINT(clang-analyzer-optin.performance.Paddin
 
 	/// Takes the lock to publish, after all refused doorbells are settled.
 	void lock_to_post();
-	/// Waits for the doorbells of other threads. Under the lock, so that no new one begins.
+	/// Waits for doorbells of other threads. Under the lock, so that no new one begins.
 	void await_doorbells() const;
 	/// A doorbell rung under the lock was accepted.
 	void accept();
 
-	/// Frees the slots that the kernel is done with, where no completion does: after a reset, and of an SRQ.
+	/// Frees consumed slots without a completion: after a reset, and of an SRQ.
 	void release_consumed();
 	/// The same, under the lock.
 	void release_consumed_locked();
 };
 
-/// The requests between ibv_wr_start() and ibv_wr_complete() or ibv_wr_abort(); under the send queue's lock.
+/// Requests between ibv_wr_start() and ibv_wr_complete() or ibv_wr_abort(); under the send queue's lock.
 struct Draft {
-	// Slot of the request that the setters are about, or nullptr
+	// Slot of the setters' request, or nullptr
 	kiw_wqe *wqe = nullptr;
 	// Index behind the last request
 	std::uint32_t end = 0;
-	// The request still needs its destination.
+	// The request needs a destination.
 	bool nowhere = false;
-	// First error: nothing of the draft will be posted.
+	// First error: nothing of the draft will be posted
 	int error = 0;
 };
 
@@ -75,12 +74,12 @@ struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	Origin origin;
 	Doorbell doorbell;
 	std::uint32_t max_inline = 0;
-	// Bytes in front of the buffers in a slot of the send ring: kiw_wqe, and kiw_ud_dest where there is one
+	// Bytes before the buffers in a send slot: kiw_wqe, and kiw_ud_dest if any
 	std::uint32_t head = sizeof(kiw_wqe);
-	// KIW_FEATURES that the module has, too
+	// Common KIW_FEATURES
 	std::uint32_t features = 0;
 	bool signal_all = false;
-	// There is, or was, a connection: see check_connected() in post.cpp.
+	// A connection exists or existed: see check_connected() in post.cpp.
 	std::atomic<bool> connected = false;
 	WorkQueue sq;
 	WorkQueue rq;
@@ -95,22 +94,21 @@ struct Qp { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	bool is_datagram() const { return base.qp.qp_type == IBV_QPT_UD; }
 	std::uint64_t cookie() const { return reinterpret_cast<std::uintptr_t>(this); }
 
-	/// Frees the slots that a completion tells to be free. Under the CQ's lock.
+	/// Frees the slots released by a completion. Under the CQ's lock.
 	void complete(const kiw_cqe &cqe)
 	{
 		if (cqe.opcode != KIW_WR_RECORD)
 			(is_receive(cqe.opcode) ? rq : sq).release_through(cqe.wq_index);
 	}
 
-	/// Takes its completions out of both CQs.
+	/// Removes its completions from both CQs.
 	void forget_completions();
 };
 
-/// A QP of the kernel's, with its rings; empty and errno if there is none. The capacities become those granted.
-/// The request is passed on, with the cookie.
+/// A QP with its rings; empty and errno on failure. Sets the granted capacities. The request is passed on, with the
+/// cookie.
 Owner<Qp> make_qp(ibv_pd *pd, ibv_qp_init_attr *attr, const kiw_create_qp_req &own = {});
-/// As create_qp_ex(), with what else the kernel is asked for. The device must have KIW_FEATURE_RECORD, if it is
-/// anything.
+/// As create_qp_ex(), with a further request, which needs KIW_FEATURE_RECORD unless empty.
 ibv_qp *create_qp_with(ibv_context *context, ibv_qp_init_attr_ex *attr, const kiw_create_qp_req &own); // wr.cpp
 
 // Operations; see ibv_create_qp(3) and so on. post_send() and post_recv() are in post.cpp.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// This file is compiled once for each private ABI.
+// Compiled once per private ABI.
 #include "rdma_core.hpp"
 
 #include <cstdint>
@@ -18,7 +18,7 @@ extern const RdmaCore layouts_34, layouts_35, layouts_36, layouts_57, layouts_59
 
 namespace {
 
-// Those with this private ABI
+// Releases with this private ABI
 constexpr const RdmaCore *releases[] = {
 #if KIW_PABI == 34
 	&layouts_34,
@@ -36,7 +36,7 @@ constexpr const RdmaCore *releases[] = {
 #endif
 };
 
-/// What a library's dynamic section has under a tag. Some addresses there are relocated by the loader, some aren't.
+/// Value of a tag in a library's dynamic section. The loader relocates only some addresses there.
 std::uintptr_t dynamic(const link_map *map, ElfW(Sxword) tag)
 {
 	for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
@@ -51,7 +51,7 @@ const std::byte *address_of(const link_map *map, std::uintptr_t address)
 		address < map->l_addr ? address + map->l_addr : address);
 }
 
-/// Newest public interface of libibverbs, 1.x: each is the name of a version of its symbols. 0: there is none
+/// Newest public interface of libibverbs, 1.x, from the versions of its symbols; 0: none
 unsigned find_interface()
 {
 	constexpr char prefix[] = "IBVERBS_1.";
@@ -84,7 +84,7 @@ unsigned find_interface()
 	}
 }
 
-/// Bytes in an ibv_qp_ex of libibverbs, by where it looks for what is behind it. 0: it doesn't tell
+/// Bytes in libibverbs' ibv_qp_ex, from where it looks for the members behind it; 0: unknown
 std::size_t find_qp_ex_size()
 {
 	pabi::QueuePair qp{};

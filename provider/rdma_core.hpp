@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// The libibverbs that has loaded this provider.
+// The libibverbs that loaded this provider.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@ namespace kiw {
 /// Releases of rdma-core with the same private layouts, from this one on
 struct RdmaCore {
 	int rdma_core;
-	/// Newest public interface of its libibverbs: 1.x
+	/// Newest public interface: 1.x
 	unsigned interface;
-	/// Bytes in front of the ibv_context in its verbs_context
+	/// Bytes before the ibv_context in a verbs_context
 	std::size_t context_front;
-	/// ibv_cmd_get_context(), whichever arguments it takes
+	/// ibv_cmd_get_context(), with any arguments
 	int (*get_context)(verbs_context *context, void *request, std::size_t request_size, void *response,
 		std::size_t response_size);
-	/// Gives a context the operations of this provider.
+	/// Installs this provider's operations in a context.
 	void (*set_operations)(verbs_context *context);
 };
 
-/// Finds out which libibverbs has loaded this provider; nullptr and a message on stderr if its layouts aren't known.
+/// Detects the loaded libibverbs; nullptr and a message on stderr for unknown layouts.
 const RdmaCore *find_rdma_core();
 
-/// What find_rdma_core() has found
+/// Result of find_rdma_core()
 inline const RdmaCore *rdma_core_here = nullptr;
 
 } // namespace kiw

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// The process's side of the rings in kiwarp-abi.h, which states which barriers pair.
+// The process's side of the rings in kiwarp-abi.h, which pairs the barriers.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace kiw {
 
-/// Header and slots of one ring; Header is struct kiw_wq_ring or struct kiw_cq_ring.
+/// Header and slots of a ring; Header is struct kiw_wq_ring or struct kiw_cq_ring.
 template <typename Header>
 class Ring {
 	static_assert(sizeof(Header) == KIW_RING_HEADER);
@@ -30,8 +30,8 @@ public:
 			mapping_->release();
 	}
 
-	/// Maps a ring as the kernel described it. Returns 0, an errno value, or EPROTO if the description
-	/// is invalid or the ring is smaller than wanted.
+	/// Maps a ring by the kernel's description. Returns 0, an errno value, or EPROTO if the description is invalid
+	/// or the ring too small.
 	int open(Mappings &mappings, int fd, const kiw_ring_geometry &geometry, std::uint32_t wanted_entries,
 		std::uint32_t wanted_stride)
 	{
@@ -62,7 +62,7 @@ public:
 	}
 
 protected:
-	/// Takes memory for a ring that is no mapping.
+	/// Uses memory outside of a mapping.
 	void attach(std::byte *base, std::uint32_t entries)
 	{
 		base_ = base;
@@ -88,7 +88,7 @@ class WorkRing : public Ring<kiw_wq_ring> {
 public:
 	std::byte *slot(std::uint32_t index) const { return slot_at(index); }
 
-	/// Hands the slots below prod to the kernel. Afterwards flags() says whether the kernel needs a doorbell.
+	/// Hands the slots below prod to the kernel. Then flags() says whether it needs a doorbell.
 	void publish(std::uint32_t prod)
 	{
 		std::atomic_ref(header().prod).store(prod, std::memory_order_release);
@@ -98,7 +98,7 @@ public:
 	std::uint32_t flags() const { return std::atomic_ref(header().flags).load(std::memory_order_relaxed); }
 	std::uint32_t consumed() const { return std::atomic_ref(header().cons).load(std::memory_order_acquire); }
 
-	/// Becomes a ring that isn't the kernel's, of which nothing is ever consumed.
+	/// Becomes a private ring, of which nothing is consumed.
 	void become_useless()
 	{
 		alignas(kiw_wq_ring) static std::byte header[KIW_RING_HEADER];
@@ -114,10 +114,10 @@ public:
 
 	std::uint32_t produced() const { return std::atomic_ref(header().prod).load(std::memory_order_acquire); }
 
-	/// Gives the slots below cons back to the kernel.
+	/// Returns the slots below cons to the kernel.
 	void consume(std::uint32_t cons) { std::atomic_ref(header().cons).store(cons, std::memory_order_release); }
 
-	/// Becomes a ring that isn't the kernel's. Returns an index for which produced() is as far off as it can be.
+	/// Becomes a private ring. Returns an index as far from produced() as possible.
 	std::uint32_t become_useless()
 	{
 		alignas(kiw_cq_ring) static std::byte header[KIW_RING_HEADER];
@@ -126,13 +126,13 @@ public:
 		return produced() + 0x80000000U;
 	}
 
-	/// Asks for a notification. The caller must poll for completions that were published before.
+	/// Asks for a notification. The caller must poll for earlier completions.
 	void arm(bool solicited_only)
 	{
 		std::atomic_ref armed(header().arm);
 
 		if (solicited_only) {
-			// A request for any completion stays in force.
+			// A demand for any completion stays in force.
 			std::uint32_t expected = KIW_ARM_NONE;
 			armed.compare_exchange_strong(expected, KIW_ARM_SOLICITED, std::memory_order_relaxed);
 		} else {

@@ -19,10 +19,10 @@ std::uint32_t stride_for(std::uint32_t max_sge)
 	return static_cast<std::uint32_t>(sizeof(kiw_rqe) + max_sge * sizeof(kiw_sge));
 }
 
-/// Maps the ring, with what was granted.
+/// Maps the granted ring.
 int open_queue(WorkQueue &queue, Context &context, const ibv_srq_attr &granted, const kiw_ring_geometry &geometry)
 {
-	// Slots are addressed by 32-bit numbers; the kernel's grants are far below that.
+	// Slots are addressed by 32-bit numbers; the kernel grants far less.
 	constexpr std::uint32_t sane = 1 << 16;
 
 	if (granted.max_sge > sane)
@@ -33,25 +33,25 @@ int open_queue(WorkQueue &queue, Context &context, const ibv_srq_attr &granted, 
 		context.mappings, context.ibv.cmd_fd, geometry, granted.max_wr, stride_for(granted.max_sge));
 }
 
-/// As modify_srq(), where the size changes, too.
+/// modify_srq() with a new size.
 int resize(Srq &srq, ibv_srq_attr *attr, int mask)
 {
 	pabi::RequestWith<sizeof(pabi::ModifySrq), kiw_modify_srq_req> request{};
 	kiw_create_srq_resp response{};
 	Context &context = Context::from(srq.ibv.context);
 
-	// An older module refuses it, too.
+	// An older module refuses it too.
 	if (!(context.features & KIW_FEATURE_SRQ_RESIZE))
 		return EOPNOTSUPP;
 	request.own.response = reinterpret_cast<std::uintptr_t>(&response);
-	// No thread posts meanwhile.
+	// Excludes posting.
 	Guard guard(srq.queue.lock);
 	if (const int error = ibv_cmd_modify_srq(&srq.ibv, attr, mask, &request, sizeof(request)))
 		return error;
 	WorkRing ring;
 	const int error = ring.open(
 		context.mappings, context.ibv.cmd_fd, response.ring, attr->max_wr, stride_for(srq.queue.max_sge));
-	// The kernel has given up the old ring.
+	// The kernel dropped the old ring.
 	if (error)
 		ring.become_useless();
 	srq.queue.ring.swap(ring);
@@ -71,7 +71,7 @@ ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr)
 		errno = error;
 		return nullptr;
 	}
-	// An older module refuses it, too, but may not say it like this.
+	// An older module refuses it too, perhaps with another error.
 	if (!(context.features & KIW_FEATURE_SRQ)) {
 		errno = EOPNOTSUPP;
 		return nullptr;

@@ -15,7 +15,7 @@ struct Srq { // NOLINT(clang-analyzer-optin.performance.Padding): see WorkQueue
 	ibv_srq ibv;
 	Origin origin;
 	Doorbell doorbell;
-	// Its slots are free when the kernel has taken the requests, which the ring says and no completion.
+	// The kernel frees a slot when it takes the request, shown by the ring and by no completion.
 	WorkQueue queue;
 
 	static Srq &from(ibv_srq *srq) { return *reinterpret_cast<Srq *>(srq); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Posting by ibv_wr_start(), builders and setters, and ibv_wr_complete(). Requests are written straight into the ring,
-// behind those that the kernel has been told of, and published together. The lock of the send queue is held in between.
+// Posting by ibv_wr_start(), builders and setters, and ibv_wr_complete(). Requests are written into the ring, behind
+// the published ones, and published together. The send queue's lock is held in between.
 //
 // An error stays until ibv_wr_complete(), which returns it and posts nothing.
 #include <algorithm>
@@ -26,14 +26,13 @@ void fail(Qp &qp, int error)
 	qp.draft.wqe = nullptr;
 }
 
-/// The last request is as its setters have left it.
 void finish_request(Qp &qp)
 {
 	if (qp.draft.nowhere)
 		fail(qp, EINVAL);
 }
 
-/// Begins a request, without payload. Returns its slot, or nullptr if there is an error.
+/// Begins a request without payload. Returns its slot, or nullptr after an error.
 kiw_wqe *begin_request(ibv_qp_ex *ex, const SendOpcode &row)
 {
 	Qp &qp = Qp::from(ex);
@@ -42,7 +41,7 @@ kiw_wqe *begin_request(ibv_qp_ex *ex, const SendOpcode &row)
 	finish_request(qp);
 	if (draft.error) [[unlikely]]
 		return nullptr;
-	// How the payload comes is said by the setters.
+	// The setters decide on inline payload.
 	const unsigned int flags = ex->wr_flags & ~unsigned{IBV_SEND_INLINE};
 	if (flags & ~row.flags) [[unlikely]] {
 		fail(qp, EINVAL);
@@ -143,7 +142,7 @@ void wr_memory(ibv_qp_ex *ex, std::uint32_t rkey, std::uint64_t address)
 	}
 }
 
-/// A builder or setter that the queue pair wasn't created for
+/// A builder or setter that the queue pair was not created for
 template <typename... Arguments>
 void wr_refuse(ibv_qp_ex *ex, Arguments...)
 {
@@ -152,7 +151,7 @@ void wr_refuse(ibv_qp_ex *ex, Arguments...)
 
 // --- setters ------------------------------------------------------------------------------------
 
-/// Room for the payload of the current request, or nullptr if there is an error. The last setter counts.
+/// Room for the current request's payload, or nullptr after an error. The last setter counts.
 std::byte *begin_payload(Qp &qp, std::uint64_t length)
 {
 	kiw_wqe *wqe = qp.draft.wqe;
@@ -241,7 +240,7 @@ void wr_set_ud_addr(ibv_qp_ex *ex, ibv_ah *ah, std::uint32_t number, std::uint32
 
 // --- the critical section -----------------------------------------------------------------------
 
-// A child of fork(2) has no ring, and may find the lock held by a thread that it hasn't: it takes none.
+// A child of fork(2) lacks the rings, and a thread of the parent may hold the lock: the child takes none.
 
 void wr_start(ibv_qp_ex *ex)
 {
@@ -271,7 +270,7 @@ int wr_complete(ibv_qp_ex *ex)
 		return error;
 	}
 	const std::uint32_t count = qp.draft.end - qp.sq.next;
-	// Of a connection that ends just now the kernel may have the first requests: they complete, as flushed.
+	// If the connection ends now, the kernel may have the first requests: they are flushed.
 	return publish_sends(qp, qp.draft.end, error) == count ? 0 : error;
 }
 
@@ -300,7 +299,7 @@ std::uint64_t ops_of_connections(ibv_context *context)
 	       (features & KIW_FEATURE_ATOMIC ? atomics : 0);
 }
 
-/// Those of datagram queue pairs; a Write of theirs is a Write-Record
+/// Those of datagram queue pairs, which write by Write-Record
 std::uint64_t ops_of_datagrams(ibv_context *context)
 {
 	const std::uint32_t features = Context::from(context).features;
@@ -309,8 +308,8 @@ std::uint64_t ops_of_datagrams(ibv_context *context)
 	       (features & KIW_FEATURE_UD_IMM ? std::uint64_t{IBV_QP_EX_WITH_SEND_WITH_IMM} : 0);
 }
 
-/// Builders that only newer releases of libibverbs have: this device has none of them. Programs see that by null
-/// pointers, which other drivers leave there, too: librpma flushes by a Read then, and else by wr_flush().
+/// Builders of newer libibverbs, all unsupported. Null pointers show that, as with other drivers: librpma then flushes
+/// by a Read instead of wr_flush().
 void lack_newer(pabi::QueuePair &base)
 {
 	std::fill(base.octets + pabi::qp_ex_min, base.octets + pabi::qp_ex_size, std::byte{});
@@ -369,7 +368,6 @@ void set_ops(ibv_qp_ex &ex, std::uint64_t ops, bool datagram)
 
 constexpr std::uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
-/// Returns 0 or an errno value.
 int check(ibv_context *context, const ibv_qp_init_attr_ex &attr)
 {
 	const std::uint64_t ops =
@@ -391,7 +389,7 @@ ibv_qp *create_qp_with(ibv_context *context, ibv_qp_init_attr_ex *attr, const ki
 		errno = error;
 		return nullptr;
 	}
-	// Begins with the members of ibv_qp_init_attr, so that a program can pass it for one.
+	// Starts with the members of ibv_qp_init_attr, so it can be passed for one.
 	Owner<Qp> qp = make_qp(attr->pd, reinterpret_cast<ibv_qp_init_attr *>(attr), own);
 	if (!qp)
 		return nullptr;
