@@ -22,7 +22,7 @@ const struct kiw_op_info kiw_ops[KIW_OP_COUNT] = {
 	[KIW_OP_ATOMIC_RESP] = { KIW_QN_ATOMIC, KIW_ATOMIC_RESP_LEN, SINGLE, KIW_CAP_ATOMIC },
 };
 
-static void parse_rreq(const void *p, struct kiw_rreq *rr)
+static void ddp_parse_rreq(const void *p, struct kiw_rreq *rr)
 {
 	const struct kiw_rreq_wire *w = p;
 
@@ -33,7 +33,7 @@ static void parse_rreq(const void *p, struct kiw_rreq *rr)
 	rr->src_to = be64_to_cpu(w->src_to);
 }
 
-static void parse_atomic(const void *p, struct kiw_atomic *at)
+static void ddp_parse_atomic(const void *p, struct kiw_atomic *at)
 {
 	const struct kiw_atomic_req_wire *w = p;
 
@@ -47,7 +47,7 @@ static void parse_atomic(const void *p, struct kiw_atomic *at)
 	at->cmp_mask = be64_to_cpu(w->cmp_mask);
 }
 
-static void parse_atomic_resp(const void *p, struct kiw_atomic_resp *ar)
+static void ddp_parse_atomic_resp(const void *p, struct kiw_atomic_resp *ar)
 {
 	const struct kiw_atomic_resp_wire *w = p;
 
@@ -55,38 +55,38 @@ static void parse_atomic_resp(const void *p, struct kiw_atomic_resp *ar)
 	ar->value = be64_to_cpu(w->value);
 }
 
-static void parse_body(const u8 *p, struct kiw_seg *seg)
+static void ddp_parse_body(const u8 *p, struct kiw_seg *seg)
 {
 	switch (seg->op) {
 	case KIW_OP_READ_REQ:
-		parse_rreq(p, &seg->rreq);
+		ddp_parse_rreq(p, &seg->rreq);
 		break;
 	case KIW_OP_IMM:
 	case KIW_OP_IMM_SE:
 		memcpy(seg->imm, p, sizeof(seg->imm));
 		break;
 	case KIW_OP_ATOMIC_REQ:
-		parse_atomic(p, &seg->atomic);
+		ddp_parse_atomic(p, &seg->atomic);
 		break;
 	case KIW_OP_ATOMIC_RESP:
-		parse_atomic_resp(p, &seg->atomic_resp);
+		ddp_parse_atomic_resp(p, &seg->atomic_resp);
 		break;
 	}
 }
 
-static enum kiw_step seg_bad(struct kiw_seg *seg, enum kiw_err err)
+static enum kiw_step ddp_bad(struct kiw_seg *seg, enum kiw_err err)
 {
 	seg->err = err;
 	return KIW_BAD;
 }
 
-static enum kiw_step seg_more(struct kiw_seg *seg, u32 need)
+static enum kiw_step ddp_more(struct kiw_seg *seg, u32 need)
 {
 	seg->need = need;
 	return KIW_MORE;
 }
 
-static enum kiw_err check_ctrl(const struct kiw_ctrl *ctrl, u32 caps)
+static enum kiw_err ddp_check_ctrl(const struct kiw_ctrl *ctrl, u32 caps)
 {
 	bool tagged = ctrl->ddp & KIW_DDP_TAGGED;
 	u8 op = ctrl->rdmap & KIW_RDMAP_OP_MASK;
@@ -103,7 +103,7 @@ static enum kiw_err check_ctrl(const struct kiw_ctrl *ctrl, u32 caps)
 }
 
 /* RFC 5040 reserves the bit. It is ignored unless both sides agreed on it. */
-static bool carries_imm(u8 rdmap, u32 caps)
+static bool ddp_carries_imm(u8 rdmap, u32 caps)
 {
 	u8 op = rdmap & KIW_RDMAP_OP_MASK;
 
@@ -111,33 +111,33 @@ static bool carries_imm(u8 rdmap, u32 caps)
 	       (op == KIW_OP_SEND || op == KIW_OP_SEND_SE);
 }
 
-static enum kiw_step parse_untagged(const u8 *ulpdu, u32 have, u32 ulpdu_len, u32 caps,
-				    struct kiw_seg *seg)
+static enum kiw_step ddp_parse_untagged(const u8 *ulpdu, u32 have, u32 ulpdu_len, u32 caps,
+					struct kiw_seg *seg)
 {
 	const struct kiw_untagged_hdr *hdr = (const void *)ulpdu;
 
-	if (carries_imm(hdr->ctrl.rdmap, caps))
+	if (ddp_carries_imm(hdr->ctrl.rdmap, caps))
 		seg->flags |= KIW_F_SEND_IMM;
 	seg->inv_stag = be32_to_cpu(hdr->inv_stag);
 	seg->qn = be32_to_cpu(hdr->qn);
 	seg->msn = be32_to_cpu(hdr->msn);
 	seg->mo = be32_to_cpu(hdr->mo);
 	if (seg->qn != kiw_ops[seg->op].qn)
-		return seg_bad(seg, KIW_ERR_DDP_QN);
+		return ddp_bad(seg, KIW_ERR_DDP_QN);
 
 	if (seg->op == KIW_OP_TERMINATE)
 		seg->hdr_len = min_t(u32, ulpdu_len, KIW_TERM_MAX_LEN);
 
 	if (seg->flags & SINGLE) {
 		if (ulpdu_len > seg->hdr_len)
-			return seg_bad(seg, KIW_ERR_DDP_TOOLONG);
+			return ddp_bad(seg, KIW_ERR_DDP_TOOLONG);
 		if (ulpdu_len < seg->hdr_len || !(seg->flags & KIW_F_LAST))
-			return seg_bad(seg, KIW_ERR_RDMAP_CATASTROPHE);
+			return ddp_bad(seg, KIW_ERR_RDMAP_CATASTROPHE);
 	}
 	if (have < seg->hdr_len)
-		return seg_more(seg, seg->hdr_len);
+		return ddp_more(seg, seg->hdr_len);
 
-	parse_body(ulpdu + KIW_UNTAGGED_LEN, seg);
+	ddp_parse_body(ulpdu + KIW_UNTAGGED_LEN, seg);
 	return KIW_DONE;
 }
 
@@ -150,20 +150,20 @@ enum kiw_step kiw_seg_parse(const u8 *ulpdu, u32 have, u32 ulpdu_len, u32 caps,
 
 	memset(seg, 0, sizeof(*seg));
 	if (ulpdu_len < KIW_TAGGED_LEN)
-		return seg_bad(seg, KIW_ERR_DDP_CATASTROPHE);
+		return ddp_bad(seg, KIW_ERR_DDP_CATASTROPHE);
 	if (have < KIW_TAGGED_LEN)
-		return seg_more(seg, KIW_TAGGED_LEN);
+		return ddp_more(seg, KIW_TAGGED_LEN);
 	if (!(ctrl->ddp & KIW_DDP_TAGGED)) {
 		if (ulpdu_len < KIW_UNTAGGED_LEN)
-			return seg_bad(seg, KIW_ERR_DDP_CATASTROPHE);
+			return ddp_bad(seg, KIW_ERR_DDP_CATASTROPHE);
 		/* A Terminate returns the whole header of any bad segment. */
 		if (have < KIW_UNTAGGED_LEN)
-			return seg_more(seg, KIW_UNTAGGED_LEN);
+			return ddp_more(seg, KIW_UNTAGGED_LEN);
 	}
 
-	err = check_ctrl(ctrl, caps);
+	err = ddp_check_ctrl(ctrl, caps);
 	if (err)
-		return seg_bad(seg, err);
+		return ddp_bad(seg, err);
 
 	seg->op = ctrl->rdmap & KIW_RDMAP_OP_MASK;
 	seg->flags = kiw_ops[seg->op].flags;
@@ -177,7 +177,7 @@ enum kiw_step kiw_seg_parse(const u8 *ulpdu, u32 have, u32 ulpdu_len, u32 caps,
 		seg->stag = be32_to_cpu(hdr->stag);
 		seg->to = be64_to_cpu(hdr->to);
 	} else {
-		step = parse_untagged(ulpdu, have, ulpdu_len, caps, seg);
+		step = ddp_parse_untagged(ulpdu, have, ulpdu_len, caps, seg);
 	}
 	seg->payload_len = step == KIW_DONE ? ulpdu_len - seg->hdr_len : 0;
 	return step;

@@ -46,7 +46,7 @@ u32 kiw_marker_count(const struct kiw_marker *mk, u32 n)
 	return n < mk->gap ? 0 : 1 + (n - mk->gap) / MARKER_RUN;
 }
 
-static void marker_step(struct kiw_marker *mk)
+static void fpdu_marker_step(struct kiw_marker *mk)
 {
 	/* FPDUPTR does not count a marker before the FPDU. */
 	mk->ptr += mk->ptr ? KIW_MARKER_SPACING : MARKER_RUN;
@@ -59,7 +59,7 @@ void kiw_marker_put(struct kiw_marker *mk, void *p)
 
 	w->reserved = 0;
 	w->fpduptr = cpu_to_be16(mk->ptr);
-	marker_step(mk);
+	fpdu_marker_step(mk);
 }
 
 bool kiw_marker_take(struct kiw_marker *mk, const void *p)
@@ -67,6 +67,6 @@ bool kiw_marker_take(struct kiw_marker *mk, const void *p)
 	const struct kiw_marker_wire *w = p;
 	bool good = !((be16_to_cpu(w->fpduptr) ^ mk->ptr) & KIW_MARKER_PTR_MASK);
 
-	marker_step(mk);
+	fpdu_marker_step(mk);
 	return good;
 }

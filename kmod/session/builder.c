@@ -60,7 +60,7 @@ static void builder_copy(struct kiw_builder *f, void *to, const void *from, u32 
 		memcpy(to, from, n);
 }
 
-int kiw_fpdu_put(struct kiw_builder *f, const void *p, u32 n)
+int kiw_builder_put(struct kiw_builder *f, const void *p, u32 n)
 {
 	u32 run;
 	void *to;
@@ -75,7 +75,8 @@ int kiw_fpdu_put(struct kiw_builder *f, const void *p, u32 n)
 	return 0;
 }
 
-int kiw_fpdu_begin(struct kiw_builder *f, bool markers, const void *hdr, u32 hdr_len, u32 payload)
+int kiw_builder_begin(struct kiw_builder *f, bool markers, const void *hdr, u32 hdr_len,
+		      u32 payload)
 {
 	u8 buf[KIW_FPDU_LEN_SIZE + KIW_HDR_MAX];
 
@@ -86,25 +87,25 @@ int kiw_fpdu_begin(struct kiw_builder *f, bool markers, const void *hdr, u32 hdr
 
 	put_unaligned_be16(f->ulpdu_len, buf);
 	memcpy(buf + KIW_FPDU_LEN_SIZE, hdr, hdr_len);
-	return kiw_fpdu_put(f, buf, KIW_FPDU_LEN_SIZE + hdr_len);
+	return kiw_builder_put(f, buf, KIW_FPDU_LEN_SIZE + hdr_len);
 }
 
-int kiw_fpdu_put_request(struct kiw_builder *f, const struct kiw_send_req *req, u32 off, u32 n,
-			 enum kiw_region_fault *fault)
+int kiw_builder_put_request(struct kiw_builder *f, const struct kiw_send_req *req, u32 off, u32 n,
+			    enum kiw_region_fault *fault)
 {
 	const struct kiw_sge *sge = req->sge;
 	u32 part;
 	int ret;
 
 	if (req->wqe.flags & KIW_WQE_INLINE)
-		return kiw_fpdu_put(f, req->inline_data + off, n);
+		return kiw_builder_put(f, req->inline_data + off, n);
 	for (; n; sge++) {
 		if (off >= sge->length) {
 			off -= sge->length;
 			continue;
 		}
 		part = min(n, sge->length - off);
-		ret = kiw_fpdu_put_region(f, sge->lkey, 0, sge->addr + off, part, fault);
+		ret = kiw_builder_put_region(f, sge->lkey, 0, sge->addr + off, part, fault);
 		if (ret)
 			return ret;
 		off = 0;
@@ -113,7 +114,7 @@ int kiw_fpdu_put_request(struct kiw_builder *f, const struct kiw_send_req *req, 
 	return 0;
 }
 
-int kiw_fpdu_end(struct kiw_builder *f)
+int kiw_builder_end(struct kiw_builder *f)
 {
 	u8 buf[FPDU_TAIL_MAX] = {};
 	__le32 crc = 0;
@@ -135,17 +136,17 @@ int kiw_fpdu_end(struct kiw_builder *f)
 	return ret;
 }
 
-int kiw_fpdu_begin_datagram(struct kiw_builder *f, const void *hdr, u32 hdr_len)
+int kiw_builder_begin_datagram(struct kiw_builder *f, const void *hdr, u32 hdr_len)
 {
 	f->crc = true;
 	f->loan = NULL;
 	kiw_marker_begin(&f->mk, f->batch->offset, false);
 	f->sum = kiw_crc_init();
 	f->before = kiw_batch_mark(f->batch);
-	return kiw_fpdu_put(f, hdr, hdr_len);
+	return kiw_builder_put(f, hdr, hdr_len);
 }
 
-int kiw_fpdu_end_datagram(struct kiw_builder *f)
+int kiw_builder_end_datagram(struct kiw_builder *f)
 {
 	__le32 crc = kiw_crc_wire(f->sum);
 
@@ -197,8 +198,8 @@ static int builder_lend_region(struct kiw_builder *f, u32 stag, int access, u64 
 	return ret;
 }
 
-int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
-			enum kiw_region_fault *fault)
+int kiw_builder_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
+			   enum kiw_region_fault *fault)
 {
 	int ret = -EAGAIN;
 

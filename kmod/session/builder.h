@@ -38,7 +38,7 @@ struct kiw_builder {
 };
 
 /**
- * kiw_fpdu_begin() - begin an FPDU
+ * kiw_builder_begin() - begin an FPDU
  * @f: builder with @batch, @owner, @gfp and @crc set; set @loan before any payload
  * @markers: send markers
  * @hdr: DDP and RDMAP headers
@@ -47,13 +47,14 @@ struct kiw_builder {
  *
  * Return: 0 or -ENOMEM, as all functions below.
  */
-int kiw_fpdu_begin(struct kiw_builder *f, bool markers, const void *hdr, u32 hdr_len, u32 payload);
+int kiw_builder_begin(struct kiw_builder *f, bool markers, const void *hdr, u32 hdr_len,
+		      u32 payload);
 
-/** kiw_fpdu_put() - append @n (few) bytes to the ULPDU; reads each once */
-int kiw_fpdu_put(struct kiw_builder *f, const void *p, u32 n);
+/** kiw_builder_put() - append @n (few) bytes to the ULPDU; reads each once */
+int kiw_builder_put(struct kiw_builder *f, const void *p, u32 n);
 
 /**
- * kiw_fpdu_put_region() - append bytes of a region to the ULPDU
+ * kiw_builder_put_region() - append bytes of a region to the ULPDU
  * @f: builder
  * @stag: region
  * @access: IB_ACCESS_* needed; 0: local
@@ -65,31 +66,31 @@ int kiw_fpdu_put(struct kiw_builder *f, const void *p, u32 n);
  *
  * Return: 0, -ENOMEM or -EFAULT.
  */
-int kiw_fpdu_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
-			enum kiw_region_fault *fault);
+int kiw_builder_put_region(struct kiw_builder *f, u32 stag, int access, u64 addr, u32 n,
+			   enum kiw_region_fault *fault);
 
 /**
- * kiw_fpdu_put_request() - append payload of a request
+ * kiw_builder_put_request() - append payload of a request
  * @f: builder
  * @req: request with inline data or local buffers
  * @off: first byte
  * @n: bytes, at most the rest of the request
- * @fault: as in kiw_fpdu_put_region()
+ * @fault: as in kiw_builder_put_region()
  *
  * Return: 0, -ENOMEM or -EFAULT.
  */
-int kiw_fpdu_put_request(struct kiw_builder *f, const struct kiw_send_req *req, u32 off, u32 n,
-			 enum kiw_region_fault *fault);
+int kiw_builder_put_request(struct kiw_builder *f, const struct kiw_send_req *req, u32 off, u32 n,
+			    enum kiw_region_fault *fault);
 
-int kiw_fpdu_end(struct kiw_builder *f);
+int kiw_builder_end(struct kiw_builder *f);
 
-/** kiw_fpdu_begin_datagram() - begin a datagram, with @hdr_len bytes of header */
-int kiw_fpdu_begin_datagram(struct kiw_builder *f, const void *hdr, u32 hdr_len);
+/** kiw_builder_begin_datagram() - begin a datagram, with @hdr_len bytes of header */
+int kiw_builder_begin_datagram(struct kiw_builder *f, const void *hdr, u32 hdr_len);
 
-int kiw_fpdu_end_datagram(struct kiw_builder *f);
+int kiw_builder_end_datagram(struct kiw_builder *f);
 
-/** kiw_fpdu_undo() - cut the FPDU off the batch */
-static inline void kiw_fpdu_undo(struct kiw_builder *f)
+/** kiw_builder_undo() - cut the FPDU off the batch */
+static inline void kiw_builder_undo(struct kiw_builder *f)
 {
 	kiw_batch_cut(f->batch, &f->before);
 }

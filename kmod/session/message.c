@@ -17,12 +17,12 @@ static int message_begin(struct kiw_builder *f, struct kiw_session *s, const voi
 	f->gfp = kiw_carrier_gfp(s);
 	f->loan = NULL;
 	f->crc = s->neg.crc;
-	return kiw_fpdu_begin(f, s->neg.markers_tx, hdr, hdr_len, payload);
+	return kiw_builder_begin(f, s->neg.markers_tx, hdr, hdr_len, payload);
 }
 
 static int message_end(struct kiw_builder *f, const u8 *hdr, u32 payload)
 {
-	int ret = kiw_fpdu_end(f);
+	int ret = kiw_builder_end(f);
 
 	if (!ret)
 		trace_kiw_fpdu_out(f->owner->num, hdr[1] & KIW_RDMAP_OP_MASK,
@@ -39,7 +39,7 @@ static int message_control(struct kiw_session *s, const u8 *ulpdu, u32 len)
 	if (!ret)
 		ret = message_end(&f, ulpdu, 0);
 	if (ret)
-		kiw_fpdu_undo(&f);
+		kiw_builder_undo(&f);
 	return ret;
 }
 
@@ -162,14 +162,14 @@ static int message_segment(struct kiw_session *s, const u8 *hdr, u32 hdr_len, u3
 	ret = message_begin(&f, s, hdr, hdr_len, n);
 	f.loan = kiw_carrier_lend(s, tx->req.len);
 	if (!ret)
-		ret = kiw_fpdu_put_request(&f, &tx->req, tx->off, n, &fault);
+		ret = kiw_builder_put_request(&f, &tx->req, tx->off, n, &fault);
 	if (!ret)
 		ret = message_end(&f, hdr, n);
 	if (!ret) {
 		tx->off += n;
 		return 1;
 	}
-	kiw_fpdu_undo(&f);
+	kiw_builder_undo(&f);
 	if (ret != -EFAULT)
 		return ret;
 	kiw_message_failed(s, IB_WC_LOC_PROT_ERR);
@@ -356,12 +356,12 @@ static int message_read_response(struct kiw_session *s, const struct kiw_rreq *r
 	ret = message_begin(&f, s, hdr, sizeof(hdr), n);
 	f.loan = kiw_carrier_lend(s, read->size);
 	if (!ret)
-		ret = kiw_fpdu_put_region(&f, read->src_stag, IB_ACCESS_REMOTE_READ,
-					  read->src_to + tx->off, n, &fault);
+		ret = kiw_builder_put_region(&f, read->src_stag, IB_ACCESS_REMOTE_READ,
+					     read->src_to + tx->off, n, &fault);
 	if (!ret)
 		ret = message_end(&f, hdr, n);
 	if (ret) {
-		kiw_fpdu_undo(&f);
+		kiw_builder_undo(&f);
 		if (ret != -EFAULT)
 			return ret;
 		message_response_failed(s, read, fault);

@@ -105,13 +105,13 @@ static int udtx_build(struct kiw_ud *ud, const u8 *hdr, u32 hdr_len, u32 payload
 	enum kiw_region_fault fault;
 	int ret;
 
-	ret = kiw_fpdu_begin_datagram(&f, hdr, hdr_len);
+	ret = kiw_builder_begin_datagram(&f, hdr, hdr_len);
 	if (!ret)
-		ret = kiw_fpdu_put_request(&f, &ud->req, ud->write_done, payload, &fault);
+		ret = kiw_builder_put_request(&f, &ud->req, ud->write_done, payload, &fault);
 	if (!ret)
-		ret = kiw_fpdu_end_datagram(&f);
+		ret = kiw_builder_end_datagram(&f);
 	if (ret)
-		kiw_fpdu_undo(&f);
+		kiw_builder_undo(&f);
 	return ret == -EFAULT ? IB_WC_LOC_PROT_ERR : ret;
 }
 
