@@ -2,15 +2,14 @@
 /*
  * Start-up of the responder: MPA Request, the user's decision, MPA Reply.
  *
- * While the user decides, the endpoint is known to iw_cm by a number, not by its address: the peer
- * may go before the decision, and iw_cm drops a request silently when its listener is destroyed,
- * so that nobody could say how long the address has to be good. The number is looked up in
- * the table of requests, and a reference is taken under the lock of that table; the endpoint leaves
- * the table before it drops its own.
+ * While the user decides, iw_cm knows the endpoint by a number, not by its address: the peer may go
+ * before the decision, and iw_cm drops a request silently when its listener is destroyed, so the
+ * lifetime of the address would be unknown. A look-up in the table of requests takes a reference
+ * under the table's lock; the endpoint leaves the table before it drops its own.
  *
- * A malformed Request is never answered, only closed. One that is well-formed but can't be served
- * gets a Reply with the reject bit: one with private data beyond the 255 bytes that iw_cm can pass
- * on.
+ * A malformed Request is never answered, only closed. A well-formed one that cannot be served gets
+ * a Reply with the reject bit; so does one with private data beyond the 255 bytes that iw_cm can
+ * pass on.
  */
 #include <linux/errno.h>
 #include <linux/xarray.h>
@@ -25,7 +24,7 @@ static DEFINE_XARRAY_ALLOC1(accept_requests);
 
 static int accept_request_add(struct kiw_ep *ep)
 {
-	static u32 next;	/* protected by the table's lock; a number comes back very late */
+	static u32 next;	/* protected by the table's lock; delays reuse of numbers */
 	int err = xa_alloc_cyclic(&accept_requests, &ep->cookie, ep, xa_limit_32b, &next,
 				  GFP_KERNEL);
 
@@ -44,7 +43,7 @@ static struct kiw_ep *accept_request_find(const struct iw_cm_id *id)
 	return ep;
 }
 
-/* Nobody may decide on this request any more; it needn't have one. */
+/* Refuse later decisions; @ep may have no entry. */
 static void accept_request_forget(struct kiw_ep *ep)
 {
 	lockdep_assert_held(&ep->mutex);
@@ -56,7 +55,7 @@ static void accept_request_forget(struct kiw_ep *ep)
 
 /* --- Reply ---------------------------------------------------------------------------------- */
 
-/* Go on when all of the Reply is sent. Return: 0, or an error for which nothing was done. */
+/* All of the Reply is sent. Return: 0, or an error without any change. */
 static int accept_reply_sent(struct kiw_ep *ep)
 {
 	struct kiw_startup *su = ep->su;
@@ -79,10 +78,10 @@ static int accept_reply_sent(struct kiw_ep *ep)
 }
 
 /**
- * kiw_reply_send() - send what can be sent of the Reply, and go on when that was all
+ * kiw_reply_send() - send the Reply as far as there is room, then continue
  * @ep: endpoint in state REPLY_SEND, mutex held
  *
- * Return: 0, also if the work has to go on with it later, or an error.
+ * Return: 0, also if the work must continue later, or an error.
  */
 int kiw_reply_send(struct kiw_ep *ep)
 {
@@ -96,7 +95,7 @@ int kiw_reply_send(struct kiw_ep *ep)
  * @ep: endpoint, mutex held; enters REPLY_SEND
  * @rep: Reply without private data
  * @pd: private data
- * @pd_len: its bytes
+ * @pd_len: bytes of @pd
  */
 void kiw_reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const void *pd, u16 pd_len)
 {
@@ -109,11 +108,11 @@ void kiw_reply_compose(struct kiw_ep *ep, struct kiw_mpa_frame *rep, const void 
 }
 
 /**
- * kiw_refuse() - tell the peer that nothing comes of it, as far as it can still be told, and end
+ * kiw_refuse() - send a rejection if possible, and end
  * @ep: endpoint with a complete Request, mutex held
  * @why: for the log
  * @pd: private data
- * @pd_len: its bytes
+ * @pd_len: bytes of @pd
  */
 void kiw_refuse(struct kiw_ep *ep, const char *why, const void *pd, u16 pd_len)
 {
@@ -135,7 +134,7 @@ void kiw_refuse(struct kiw_ep *ep, const char *why, const void *pd, u16 pd_len)
 
 /* --- Request -------------------------------------------------------------------------------- */
 
-/* IRD and ORD as the user hears them: those that the peer leaves open may be as high as ours. */
+/* IRD and ORD for the user: if the peer leaves one open, our limit. */
 static u8 accept_told_depth(const struct kiw_mpa_frame *req, u16 depth)
 {
 	if (!req->enhanced || depth == KIW_DEPTH_UNSET)
@@ -144,8 +143,8 @@ static u8 accept_told_depth(const struct kiw_mpa_frame *req, u16 depth)
 }
 
 /*
- * The user may decide before the event handler has returned. That is in order: the decision waits
- * for our mutex, and finds an endpoint that doesn't share its listener's end any more.
+ * The user may decide before the event handler returns. The decision waits for our mutex; the
+ * endpoint no longer ends with its listener.
  */
 static void accept_request_tell(struct kiw_ep *ep)
 {
@@ -179,7 +178,7 @@ static void accept_request_received(struct kiw_ep *ep)
 	struct kiw_startup *su = ep->su;
 	struct kiw_mpa_frame rep;
 
-	/* The initiator has to wait for our Reply. */
+	/* The initiator must wait for our Reply. */
 	if (kiw_ep_excess(ep) ||
 	    kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms) == KIW_ERR_LLP_FRAME) {
 		ibdev_dbg(&ep->dev->ibdev, "a connection ends: its Request can't be answered\n");
@@ -214,7 +213,7 @@ static void accept_request_wait(struct kiw_ep *ep)
 		kiw_ep_end(ep, 0, KIW_END_FIN);
 }
 
-/* A peer that sends or closes while it should wait for the Reply has given up, or knows no MPA. */
+/* A peer that sends or closes before the Reply has given up, or knows no MPA. */
 static bool accept_peer_waits(struct kiw_ep *ep)
 {
 	return inet_sk_state_load(ep->sock->sk) == TCP_ESTABLISHED && !kiw_ep_excess(ep);
@@ -222,7 +221,7 @@ static bool accept_peer_waits(struct kiw_ep *ep)
 
 static void accept_expired(struct kiw_ep *ep)
 {
-	/* When the Request is complete, the delay is on our side. */
+	/* With a complete Request, this side is late. */
 	if (ep->state == KIW_ST_REQUEST_READY || ep->state == KIW_ST_REQUESTED) {
 		kiw_refuse(ep, "no decision in time", NULL, 0);
 		return;
@@ -232,7 +231,7 @@ static void accept_expired(struct kiw_ep *ep)
 	kiw_ep_end(ep, 0, KIW_END_RESET);
 }
 
-/* Go on with the start-up, in state REQUEST_WAIT to REPLY_SEND. */
+/* Continue the start-up, in state REQUEST_WAIT to REPLY_SEND. */
 static void accept_run(struct kiw_ep *ep, unsigned long events)
 {
 	if (kiw_ep_expired(ep, events)) {
@@ -242,7 +241,7 @@ static void accept_run(struct kiw_ep *ep, unsigned long events)
 
 	switch (ep->state) {
 	case KIW_ST_REQUEST_WAIT:
-		/* With TCP Fast Open, data may be here before it is known that the peer is. */
+		/* With TCP Fast Open, data may precede the proof that the peer exists. */
 		if (inet_sk_state_load(ep->sock->sk) != TCP_SYN_RECV)
 			accept_request_wait(ep);
 		break;
@@ -269,7 +268,7 @@ static void accept_leave(struct kiw_ep *ep)
 	kiw_listener_leave(ep);
 }
 
-/* The role of a connection that iw_cm's user decides on */
+/* Role of connections on which iw_cm's user decides */
 const struct kiw_ep_ops kiw_accept_ops = {
 	.run = accept_run,
 	.leave = accept_leave,
@@ -277,9 +276,9 @@ const struct kiw_ep_ops kiw_accept_ops = {
 };
 
 /**
- * kiw_responder_start() - take over a connection that TCP has accepted
+ * kiw_responder_start() - take over a connection that TCP accepted
  * @l: listener, its endpoint's mutex held
- * @sock: connection; taken in any case
+ * @sock: connection; consumed in any case
  */
 void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 {
@@ -306,7 +305,7 @@ void kiw_responder_start(struct kiw_listener *l, struct socket *sock)
 		}
 	}
 	mutex_unlock(&ep->mutex);
-	/* What came in before the callbacks were ours. */
+	/* Handle data that preceded our callbacks. */
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);
 }
@@ -322,10 +321,10 @@ static int accept_request(struct kiw_ep *ep, struct iw_cm_id *id,
 
 	if (param->ird > KIW_MAX_RD_ATOM || param->ord > KIW_MAX_RD_ATOM)
 		return -EINVAL;
-	kiw_ep_config(ep->dev, su);	/* the user may have taken a while */
+	kiw_ep_config(ep->dev, su);	/* options may have changed */
 	su->cfg.ird = param->ird;
 	su->cfg.ord = param->ord;
-	/* Where the peer's ORD is beyond us it has to lower it: that it is told is enough. */
+	/* A peer with too large an ORD must lower it: the Reply states our limit. */
 	kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms);
 	if (param->private_data_len > kiw_mpa_pd_max(&rep))
 		return -EINVAL;
@@ -338,15 +337,15 @@ static int accept_request(struct kiw_ep *ep, struct iw_cm_id *id,
 
 /**
  * kiw_accept() - the user accepts
- * @id: iw_cm's side, as made for the request
+ * @id: iw_cm's side, created for the request
  * @param: QP, IRD and ORD, private data
  *
- * The connection is in full operation when this returns 0, unless TCP was out of memory; in either
- * case iw_cm will be told ESTABLISHED exactly once. After a failure it is told nothing, and the
- * peer gets a rejection if nothing was sent to it.
+ * On success the connection is in full operation, unless TCP was out of memory; either way iw_cm
+ * gets ESTABLISHED exactly once. On failure iw_cm gets nothing, and the peer a rejection if nothing
+ * was sent to it.
  *
- * Return: 0; -EINVAL for IRD, ORD, private data or QP that can't be; -EISCONN when the QP is in
- * use; -ENOMEM; -ECONNRESET when the peer has gone.
+ * Return: 0; -EINVAL for invalid IRD, ORD, private data or QP; -EISCONN: the QP is in use; -ENOMEM;
+ * -ECONNRESET: the peer is gone.
  */
 int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
@@ -376,11 +375,11 @@ int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 
 /**
  * kiw_reject() - the user rejects
- * @id: iw_cm's side, as made for the request
+ * @id: iw_cm's side, created for the request
  * @pdata: private data for the peer
- * @pdata_len: its bytes
+ * @pdata_len: bytes of @pdata
  *
- * Return: 0, also when there is nobody left to reject.
+ * Return: 0, also if the request is gone.
  */
 int kiw_reject(struct iw_cm_id *id, const void *pdata, u8 pdata_len)
 {

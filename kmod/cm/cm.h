@@ -4,9 +4,8 @@
  * the end of the connection.
  *
  * An endpoint owns its socket. In full operation the socket's callbacks belong to the stream
- * (stream.h), which leaves word of what happened in the endpoint's inbox (inbox.h). What has to be
- * done about it runs in the endpoint's own work item, so that nothing blocks a caller or another
- * endpoint.
+ * (stream.h), which posts events to the endpoint's inbox (inbox.h). The endpoint's own work item
+ * handles them, so nothing blocks a caller or another endpoint.
  */
 #ifndef KIWARP_CM_H
 #define KIWARP_CM_H
@@ -15,20 +14,20 @@
 
 /* States of an endpoint, see priv.h */
 enum kiw_ep_state {
-	KIW_ST_NEW,		/* the downcall that creates it isn't done */
+	KIW_ST_NEW,		/* its downcall has not returned */
 	KIW_ST_LISTEN,
 	KIW_ST_DIAL_WAIT,	/* initiator by QP number: between two attempts */
 	KIW_ST_CONNECTING,	/* initiator: SYN sent */
 	KIW_ST_REPLY_WAIT,	/* initiator: Request (being) sent */
 	KIW_ST_REQUEST_WAIT,	/* responder: accepted by TCP */
-	KIW_ST_REQUEST_READY,	/* responder: Request complete, the user isn't told yet */
+	KIW_ST_REQUEST_READY,	/* responder: Request complete, not reported yet */
 	KIW_ST_REQUESTED,	/* responder: the user decides */
-	KIW_ST_REPLY_SEND,	/* responder: a part of the Reply waits for room */
+	KIW_ST_REPLY_SEND,	/* responder: part of the Reply waits for room */
 	/* from here on the start-up is over */
-	KIW_ST_RTR_WAIT,	/* responder: stream runs, RTR message is due */
+	KIW_ST_RTR_WAIT,	/* responder: stream runs, awaits the RTR message */
 	KIW_ST_OPEN,
 	KIW_ST_CLOSING,		/* a FIN was sent or received */
-	KIW_ST_LINGER,		/* the stream is gone, the FIN isn't acknowledged yet */
+	KIW_ST_LINGER,		/* stream is gone, FIN not acknowledged yet */
 	KIW_ST_DEAD,
 };
 
@@ -44,11 +43,11 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog);
 int kiw_destroy_listen(struct iw_cm_id *id);
 
 /**
- * kiw_cm_abort_device() - end every connection, attempt and listener of a device
- * @dev: device that goes, for whatever reason, with ep_closed set
+ * kiw_cm_abort_device() - end all connections, attempts and listeners of a device
+ * @dev: device that goes, with ep_closed set
  *
- * Returns when all of them let go of their sockets; one that is just being made does so in its
- * downcall. Waits for nothing but the connection manager's work. Process context.
+ * Returns when all have released their sockets; a downcall that is creating one releases it itself.
+ * Waits only for the connection manager's work. Process context.
  */
 void kiw_cm_abort_device(struct kiw_device *dev);
 

@@ -2,13 +2,13 @@
 /*
  * Start-up of the initiator: TCP connect, MPA Request, MPA Reply.
  *
- * Outcomes that iw_cm is told as the status of CONNECT_REPLY, beside those of TCP itself:
+ * Status of CONNECT_REPLY to iw_cm, besides TCP's own errors:
  *	-ECONNREFUSED	the peer's user rejected, with private data; or its TCP did
  *	-ETIMEDOUT	no answer in time
- *	-ECONNRESET	the peer closed, or what it sent was no Reply
- *	-EMSGSIZE	its private data is longer than the 255 bytes that iw_cm can pass on
+ *	-ECONNRESET	the peer closed, or sent no Reply
+ *	-EMSGSIZE	its private data exceeds the 255 bytes that iw_cm can pass on
  *	-EPROTO		no agreement on depths or RTR message
- *	-EISCONN	the QP isn't idle any more
+ *	-EISCONN	the QP is no longer idle
  *	-ECONNABORTED	our side gave up: QP destroyed, device going
  */
 #include <linux/errno.h>
@@ -23,9 +23,9 @@
 
 /**
  * kiw_request_compose() - write the Request
- * @su: start-up, with what this side wants and the private data
+ * @su: start-up with configuration and private data
  *
- * Return: 0, or -EINVAL when there is more private data than it can carry.
+ * Return: 0, or -EINVAL for too much private data.
  */
 int kiw_request_compose(struct kiw_startup *su)
 {
@@ -42,9 +42,9 @@ int kiw_request_compose(struct kiw_startup *su)
 
 /**
  * kiw_dial() - begin to connect
- * @ep: endpoint with a socket that is new or disconnected, mutex held; enters CONNECTING
+ * @ep: endpoint with a new or disconnected socket, mutex held; enters CONNECTING
  *
- * Return: 0, or what TCP says to the addresses.
+ * Return: 0, or TCP's error.
  */
 int kiw_dial(struct kiw_ep *ep)
 {
@@ -65,8 +65,8 @@ int kiw_dial(struct kiw_ep *ep)
 }
 
 /*
- * A peer that knows only revision 1 closes when it sees revision 2 (RFC 6581 section 10): once,
- * and only if it has not answered at all, the same is tried with revision 1.
+ * A peer that knows only revision 1 closes on revision 2 (RFC 6581 section 10). Retry once with
+ * revision 1, and only if no byte of an answer came.
  */
 static int connect_dial_again(struct kiw_ep *ep)
 {
@@ -100,8 +100,8 @@ static void connect_lost(struct kiw_ep *ep, int err)
 }
 
 /*
- * The peer learns by a Terminate why nothing comes of it (RFC 6581 sections 9.1 and 9.2), and for
- * that there has to be a stream. Our user is told at once that it failed.
+ * A Terminate reports the reason to the peer (RFC 6581 sections 9.1 and 9.2), which needs a stream.
+ * The user gets the failure at once.
  */
 static void connect_terminate(struct kiw_ep *ep, enum kiw_err why)
 {
@@ -145,7 +145,7 @@ static void connect_reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame
 		return;
 	}
 	why = kiw_mpa_conclude(&su->cfg, &su->req, rep, &su->terms);
-	/* The responder has to wait for our first message. */
+	/* The responder must wait for our first message. */
 	if (why == KIW_ERR_LLP_FRAME || kiw_ep_excess(ep)) {
 		kiw_stat_inc(&ep->dev->stats, KIW_STAT_MPA_MALFORMED);
 		kiw_ep_end(ep, -ECONNRESET, KIW_END_FIN);
@@ -175,12 +175,12 @@ static void connect_reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame
 }
 
 /**
- * kiw_request_step() - go on with the start-up, in state CONNECTING or REPLY_WAIT
+ * kiw_request_step() - continue the start-up, in state CONNECTING or REPLY_WAIT
  * @ep: endpoint, mutex held
- * @rep: the Reply
+ * @rep: output
  *
- * Return: 0 with the Reply; -EAGAIN when more has to come; else the connection's error. It is
- * that of an attempt to connect if the state is still CONNECTING.
+ * Return: 0: @rep is the Reply; -EAGAIN: more must arrive; else the connection's error, which is
+ * that of the attempt to connect if the state is still CONNECTING.
  */
 int kiw_request_step(struct kiw_ep *ep, struct kiw_mpa_frame *rep)
 {
@@ -261,7 +261,7 @@ static int connect_check(struct kiw_ep *ep, const struct iw_cm_id *id,
 	return kiw_request_compose(su);
 }
 
-/* Takes the socket in any case. */
+/* Consumes the socket in any case. */
 static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct socket *sock)
 {
 	int err;
@@ -284,11 +284,10 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
  * @id: iw_cm's side: addresses and type of service
  * @param: QP, IRD and ORD, private data
  *
- * Doesn't wait for anything. iw_cm will be told CONNECT_REPLY exactly once if this succeeds.
+ * Does not wait for the peer. On success iw_cm gets CONNECT_REPLY exactly once.
  *
- * Return: 0; -EINVAL for IRD, ORD, private data, addresses or QP that can't be; -EISCONN when the
- * QP is in use; -ENODEV when the device is going, or is another namespace's; or what TCP says to
- * the addresses.
+ * Return: 0; -EINVAL for invalid IRD, ORD, private data, addresses or QP; -EISCONN: the QP is in
+ * use; -ENODEV: the device goes, or is of another namespace; or TCP's error.
  */
 int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
@@ -321,7 +320,7 @@ int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 
 	if (err)
 		ibdev_dbg(&dev->ibdev, "connect refused: %d\n", err);
-	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);	/* sets the timer, or tidies up */
+	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);	/* sets the timer, or cleans up */
 	kiw_ep_put(ep);
 	return err;
 }

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Endpoints: events, references, what iw_cm is told, and the end.
+ * Endpoints: events, references, reports to iw_cm, and the end.
  *
- * How an endpoint ends, in two steps. Unreachable: kiw_ep_end() stops the stream or takes the
- * callbacks off the socket, so that neither finds the endpoint any more, releases the socket,
- * unbinds the QP, and takes the endpoint off its listener and out of the table of requests. What
- * remains is the debt to iw_cm. Released: when that is paid, ep_retire() in the work stops the
- * timer, takes the endpoint off the device's list and drops the reference that all these relied
- * on. A downcall or a QP that is being destroyed, which may hold others, finds the endpoint DEAD.
+ * An endpoint ends in two steps. Unreachable: kiw_ep_end() stops the stream or takes the callbacks
+ * off the socket, so that neither finds the endpoint any more, releases the socket, unbinds the QP,
+ * and takes the endpoint off its listener and out of the table of requests. Only reports to iw_cm
+ * remain. Released: when these are sent, ep_retire() in the work stops the timer, takes the
+ * endpoint off the device's list and drops the reference that all these relied on. A downcall, or a
+ * QP that is being destroyed, may hold other references and finds the endpoint DEAD.
  *
- * In between, an endpoint may LINGER: what its user knows as sent is delivered, whatever becomes of
- * the QP. TCP resets a connection, and drops what the peer hasn't acknowledged, when its socket is
- * released with data unread, or gets data after that. So the socket stays, with callbacks to the
- * endpoint, and what arrives is read and dropped, until the FIN is acknowledged. This ends when the
- * peer acknowledges nothing for %KIW_CLOSE_SECS. When the device goes, or with too many of these
- * already, of that user or of all, TCP does without that and gets the socket at once. A
- * connection that ends during the start-up, by a FIN, lingers as well: TCP would else keep the
- * namespace until the FIN is acknowledged, or for minutes, and a namespace that is deleted couldn't
- * take its device along.
+ * In between, an endpoint may LINGER: TCP delivers the data of completed sends, whatever happens to
+ * the QP. TCP resets a connection, and drops unacknowledged data, if its socket is released with
+ * unread data or gets data after that. So the socket stays, with callbacks to the endpoint, which
+ * reads and drops arriving data until the FIN is acknowledged. Lingering ends when the peer
+ * acknowledges nothing for %KIW_CLOSE_SECS. If the device goes, or too many endpoints linger, of
+ * that user or of all, TCP gets the socket at once. A connection that ends by a FIN during the
+ * start-up lingers as well: otherwise TCP would keep the namespace until the FIN is acknowledged,
+ * or for minutes, and a deleted namespace could not remove its device.
  */
 #include "priv.h"
 
@@ -30,13 +29,13 @@
 #include "attach.h"
 #include "trace.h"
 
-/* Pause before something is tried again that failed for want of memory */
+/* Pause before a retry for want of memory */
 #define EP_RETRY (HZ / 50)
-/* Endpoints in state LINGER, of all devices: in all, and of the queue pairs of one user */
+/* Most endpoints in state LINGER, of all devices: in total, and of the queue pairs of one user */
 #define EP_LINGER_MAX 4096
 #define EP_LINGER_USER 1024
 
-/* Those that there are: in all, and by user ID; only users with some have an entry */
+/* Their current numbers: in total, and by user ID; only users with some have an entry */
 static DEFINE_MUTEX(ep_linger_mutex);
 static unsigned int ep_lingering;
 static DEFINE_XARRAY(ep_lingering_of);
@@ -63,11 +62,11 @@ static void ep_timer(struct timer_list *timer)
 }
 
 /**
- * kiw_ep_take_sock() - an endpoint gets its socket
+ * kiw_ep_take_sock() - give an endpoint its socket
  * @ep: endpoint, mutex held
- * @sock: socket, not hooked yet; released if the endpoint can't have it
+ * @sock: socket, not hooked yet; released on failure
  *
- * Return: 0, or -ENODEV when the device is going.
+ * Return: 0, or -ENODEV: the device goes.
  */
 int kiw_ep_take_sock(struct kiw_ep *ep, struct socket *sock)
 {
@@ -82,8 +81,8 @@ int kiw_ep_take_sock(struct kiw_ep *ep, struct socket *sock)
 
 /**
  * kiw_ep_deadline() - limit the time in the current state
- * @ep: endpoint, mutex held; its work has yet to run, and sets the timer
- * @secs: seconds from now, or 0 for no limit
+ * @ep: endpoint, mutex held; its work runs later and sets the timer
+ * @secs: seconds from now; 0: no limit
  */
 void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs)
 {
@@ -93,9 +92,9 @@ void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs)
 }
 
 /**
- * kiw_ep_again() - have the work come back at a time
+ * kiw_ep_again() - run the work again at a given time
  * @ep: endpoint, mutex held by its work
- * @when: jiffies; if it is asked for several times, the last counts
+ * @when: jiffies; the last call in a run counts
  */
 void kiw_ep_again(struct kiw_ep *ep, unsigned long when)
 {
@@ -104,20 +103,13 @@ void kiw_ep_again(struct kiw_ep *ep, unsigned long when)
 	ep->again = when;
 }
 
-/**
- * kiw_ep_again_soon() - have the work try again what failed for want of memory
- * @ep: endpoint, mutex held by its work
- */
+/** kiw_ep_again_soon() - retry in the work for want of memory; its work holds the mutex */
 void kiw_ep_again_soon(struct kiw_ep *ep)
 {
 	kiw_ep_again(ep, jiffies + EP_RETRY);
 }
 
-/**
- * kiw_ep_enter() - enter a state
- * @ep: endpoint, mutex held
- * @state: the state
- */
+/** kiw_ep_enter() - enter a state; mutex held */
 void kiw_ep_enter(struct kiw_ep *ep, enum kiw_ep_state state)
 {
 	lockdep_assert_held(&ep->mutex);
@@ -127,11 +119,11 @@ void kiw_ep_enter(struct kiw_ep *ep, enum kiw_ep_state state)
 }
 
 /**
- * kiw_ep_expired() - has the time in the current state run out
+ * kiw_ep_expired() - check the time in the current state
  * @ep: endpoint, mutex held
- * @events: KIW_EP_*; a timer event may be late, from an earlier state
+ * @events: KIW_EP_*; a timer event may come late, from an earlier state
  *
- * Return: whether it has.
+ * Return: true: it is over.
  */
 bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events)
 {
@@ -142,11 +134,11 @@ bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events)
 /* --- QP and cm_id --------------------------------------------------------------------------- */
 
 /**
- * kiw_ep_bind_qp() - reserve the QP that the user named
+ * kiw_ep_bind_qp() - reserve the user's QP
  * @ep: endpoint, mutex held
- * @qpn: its number
+ * @qpn: queue pair number
  *
- * Return: 0, -EINVAL when there is no such QP of a connected kind, -EISCONN when it is in use.
+ * Return: 0; -EINVAL: no such connected QP; -EISCONN: it is in use.
  */
 int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn)
 {
@@ -168,7 +160,7 @@ int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn)
 }
 
 /**
- * kiw_ep_drop_qp() - let go of the QP; the process that destroys it may be waiting for that
+ * kiw_ep_drop_qp() - release the QP; a process that destroys it may wait for this
  * @ep: endpoint, mutex held, without a stream
  */
 void kiw_ep_drop_qp(struct kiw_ep *ep)
@@ -184,9 +176,9 @@ void kiw_ep_drop_qp(struct kiw_ep *ep)
 }
 
 /**
- * kiw_ep_set_id() - from here on iw_cm will be told how it goes
+ * kiw_ep_set_id() - report to iw_cm from now on
  * @ep: endpoint, mutex held
- * @id: iw_cm's side, to which the endpoint takes a reference until it has told the last
+ * @id: iw_cm's side; referenced until the last report
  */
 void kiw_ep_set_id(struct kiw_ep *ep, struct iw_cm_id *id)
 {
@@ -195,9 +187,9 @@ void kiw_ep_set_id(struct kiw_ep *ep, struct iw_cm_id *id)
 	ep->id = id;
 }
 
-/* --- what iw_cm is told --------------------------------------------------------------------- */
+/* --- reports to iw_cm ----------------------------------------------------------------------- */
 
-/* The depths of an event are the peer's, as in its Request. */
+/* The depths in an event are the peer's, as in its Request. */
 static int ep_tell(struct kiw_ep *ep, u8 what)
 {
 	struct iw_cm_event event = {};
@@ -208,7 +200,7 @@ static int ep_tell(struct kiw_ep *ep, u8 what)
 		event.status = ep->status;
 		event.ird = ep->ord;
 		event.ord = ep->ird;
-		/* After a failure the user's own addresses are the only ones that are sure. */
+		/* After a failure only the user's own addresses are certain. */
 		event.local_addr = ep->status ? ep->id->local_addr : ep->su->local;
 		event.remote_addr = ep->status ? ep->id->remote_addr : ep->su->remote;
 		event.private_data = (void *)ep->su->tell;
@@ -230,8 +222,8 @@ static int ep_tell(struct kiw_ep *ep, u8 what)
 }
 
 /*
- * Pays what is owed, in order. Only the work does. The mutex may be held: iw_cm's handler queues
- * the event under a spinlock of its own, and calls us back from another thread only.
+ * Send pending reports in order; only the work calls this. The mutex may be held: iw_cm's handler
+ * queues the event under its own spinlock, and calls back from another thread only.
  */
 static void ep_report(struct kiw_ep *ep)
 {
@@ -254,7 +246,7 @@ static void ep_report(struct kiw_ep *ep)
 	}
 }
 
-/* CONNECT_REPLY or ESTABLISHED */
+/* Owe CONNECT_REPLY or ESTABLISHED. */
 static void ep_announce(struct kiw_ep *ep)
 {
 	ep->announced = true;
@@ -277,7 +269,7 @@ void kiw_ep_established(struct kiw_ep *ep)
 }
 
 /**
- * kiw_ep_fail() - the attempt of an initiator has failed: CONNECT_REPLY, and nothing after it
+ * kiw_ep_fail() - an initiator's attempt failed: report CONNECT_REPLY, and nothing after it
  * @ep: endpoint, mutex held
  * @status: negative errno
  */
@@ -293,8 +285,8 @@ void kiw_ep_fail(struct kiw_ep *ep, int status)
 }
 
 /*
- * The endpoint is dead: what has iw_cm yet to hear? After an accepted request it is ESTABLISHED
- * and then the close, even if there never was a stream: iw_cm blocks the user until ESTABLISHED.
+ * The endpoint is dead: decide on the last reports. After an accepted request these are ESTABLISHED
+ * and then the close, even without a stream: iw_cm blocks the user until ESTABLISHED.
  */
 static void ep_owe_end(struct kiw_ep *ep, int status)
 {
@@ -313,11 +305,11 @@ static void ep_owe_end(struct kiw_ep *ep, int status)
 /* --- the running connection ----------------------------------------------------------------- */
 
 /**
- * kiw_ep_open() - both frames were exchanged: start full operation
+ * kiw_ep_open() - start full operation after both frames
  * @ep: endpoint, mutex held, with a bound QP
- * @terms: what was agreed on
+ * @terms: agreed terms
  *
- * Return: 0, or the error of kiw_stream_start(); the socket is then still there.
+ * Return: 0, or the error of kiw_stream_start(), which leaves the socket to the endpoint.
  */
 int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
 {
@@ -338,7 +330,7 @@ int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
 	return 0;
 }
 
-/* The time for the peer to acknowledge something more begins. */
+/* Start the time for a further acknowledgment of the peer. */
 static void ep_await_acks(struct kiw_ep *ep)
 {
 	ep->acked = READ_ONCE(tcp_sk(ep->sock->sk)->snd_una);
@@ -346,7 +338,7 @@ static void ep_await_acks(struct kiw_ep *ep)
 }
 
 /**
- * kiw_ep_closing() - the end of the connection has begun
+ * kiw_ep_closing() - the end of the connection began
  * @ep: endpoint with a stream, mutex held
  */
 void kiw_ep_closing(struct kiw_ep *ep)
@@ -356,7 +348,7 @@ void kiw_ep_closing(struct kiw_ep *ep)
 	kiw_ep_enter(ep, KIW_ST_CLOSING);
 }
 
-/* Has the peer stopped acknowledging what it is sent? */
+/* Did the peer stop acknowledging data? */
 static bool ep_stalled(struct kiw_ep *ep, unsigned long events)
 {
 	if (!kiw_ep_expired(ep, events))
@@ -393,7 +385,10 @@ static enum kiw_end ep_end_stream(struct kiw_ep *ep, enum kiw_end how)
 	ep->stream = NULL;
 	kiw_stream_stop(s, how == KIW_END_DONE);
 	ep->retransmits = s->retransmits;
-	/* Nobody else changes it any more. Without a FIN the peer would take data for cut off. */
+	/*
+	 * The stream is stopped: its members are stable. Without a FIN the peer would see truncated
+	 * data.
+	 */
 	how = how != KIW_END_RESET && s->fin_sent ? KIW_END_FIN : KIW_END_RESET;
 	kiw_stream_put(s);
 	return how;
@@ -402,12 +397,12 @@ static enum kiw_end ep_end_stream(struct kiw_ep *ep, enum kiw_end how)
 /* --- the socket after the stream ------------------------------------------------------------ */
 
 /**
- * kiw_payer() - the user that pays for what a process does
+ * kiw_payer() - find the user to charge for a process
  * @cred: the process's
  *
- * A user that isn't root, and makes namespaces with users of their own, pays for all of these.
+ * A user other than root pays for all users of the user namespaces that it created.
  *
- * Return: the user's ID in the first namespace of users.
+ * Return: the user's ID in the initial user namespace.
  */
 kuid_t kiw_payer(const struct cred *cred)
 {
@@ -421,7 +416,7 @@ kuid_t kiw_payer(const struct cred *cred)
 	return user;
 }
 
-/* The user that pays for the endpoint's QP. What ends in the start-up without one, nobody pays. */
+/* The user to charge for the endpoint's QP; nobody for an end during the start-up, without a QP. */
 static kuid_t ep_user(const struct kiw_ep *ep)
 {
 	kuid_t user = INVALID_UID;
@@ -433,7 +428,7 @@ static kuid_t ep_user(const struct kiw_ep *ep)
 	return user;
 }
 
-/* Take one of the places to linger. Return: whether there was one for this user. */
+/* Reserve a place to linger. Return: false: none for this user. */
 static bool ep_linger_begin(struct kiw_ep *ep)
 {
 	unsigned long user, count;
@@ -456,7 +451,7 @@ static void ep_linger_end(struct kiw_ep *ep)
 
 	mutex_lock(&ep_linger_mutex);
 	count = xa_to_value(xa_load(&ep_lingering_of, user)) - 1;
-	/* The entry is there: no memory is needed. */
+	/* The entry exists: needs no memory. */
 	xa_store(&ep_lingering_of, user, count ? xa_mk_value(count) : NULL, GFP_KERNEL);
 	ep_lingering--;
 	mutex_unlock(&ep_linger_mutex);
@@ -476,7 +471,7 @@ static void ep_close(struct kiw_ep *ep, enum kiw_end how)
 	ep->sock = NULL;
 }
 
-/* The device's sockets have to be gone soon. */
+/* The device's sockets must be gone soon. */
 static bool ep_device_goes(struct kiw_ep *ep)
 {
 	bool goes;
@@ -489,7 +484,7 @@ static bool ep_device_goes(struct kiw_ep *ep)
 
 static void ep_run_linger(struct kiw_ep *ep, unsigned long events)
 {
-	/* In this order: once it is acknowledged, what arrives later can do no harm. */
+	/* Read the state first: data that arrives after the acknowledgment does no harm. */
 	int state = inet_sk_state_load(ep->sock->sk);
 	bool dropped = kiw_sock_drop(ep->sock);
 	bool unacked = (1 << state) & (TCPF_FIN_WAIT1 | TCPF_CLOSING | TCPF_LAST_ACK);
@@ -502,7 +497,7 @@ static void ep_run_linger(struct kiw_ep *ep, unsigned long events)
 		kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 }
 
-/* Return: false when the socket has to be closed right now. */
+/* Return: false: close the socket now. */
 static bool ep_linger(struct kiw_ep *ep)
 {
 	if (!ep->sock || !ep_linger_begin(ep))
@@ -511,20 +506,20 @@ static bool ep_linger(struct kiw_ep *ep)
 		ep_linger_end(ep);
 		return false;
 	}
-	/* With a stream this is the second time, and does nothing. */
+	/* No effect after a stream, which sent the FIN. */
 	kernel_sock_shutdown(ep->sock, SHUT_WR);
 	kiw_ep_enter(ep, KIW_ST_LINGER);
 	ep_await_acks(ep);
-	/* What happened before the callbacks were ours */
+	/* Handle events that preceded our callbacks. */
 	ep_run_linger(ep, 0);
 	return true;
 }
 
 /**
- * kiw_ep_end() - let go of everything but the debt to iw_cm, which becomes final
- * @ep: endpoint neither lingering nor dead, mutex held; its work has yet to run
- * @status: negative errno, for an initiator that has not heard of a connection
- * @how: what becomes of the TCP connection
+ * kiw_ep_end() - release all but the reports to iw_cm, which become final
+ * @ep: endpoint neither lingering nor dead, mutex held; its work runs later
+ * @status: negative errno, for an initiator that reported no connection
+ * @how: fate of the TCP connection
  */
 void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how)
 {
@@ -580,7 +575,7 @@ static void ep_retire(struct kiw_ep *ep)
 	spin_lock_bh(&dev->ep_lock);
 	list_del(&ep->dev_link);
 	spin_unlock_bh(&dev->ep_lock);
-	kiw_ep_put(ep);	/* for being alive; the work has its own */
+	kiw_ep_put(ep);	/* for being alive; the work holds another */
 }
 
 static void ep_work(struct work_struct *work)
@@ -604,16 +599,16 @@ static void ep_work(struct work_struct *work)
 }
 
 /**
- * kiw_ep_create() - make an endpoint in state NEW
+ * kiw_ep_create() - create an endpoint in state NEW
  * @dev: device
- * @ops: its role
+ * @ops: role
  *
- * Its memory is charged to the process that connects, and to nobody where a listener makes it.
+ * Charges its memory to the process that connects; in a listener's work, to nobody.
  *
- * It is on the device's list, so that kiw_cm_abort_device() can end it from now on. The caller is
- * rid of it by kiw_ep_end(), and then has the work run.
+ * The device's list holds it: kiw_cm_abort_device() can end it from now on. The caller ends it by
+ * kiw_ep_end() and then runs the work. May sleep.
  *
- * Return: the endpoint with a reference for the caller, -ENOMEM, or -ENODEV when the device goes.
+ * Return: the endpoint, referenced for the caller; -ENOMEM, or -ENODEV: the device goes.
  */
 struct kiw_ep *kiw_ep_create(struct kiw_device *dev, const struct kiw_ep_ops *ops)
 {
@@ -656,11 +651,11 @@ struct kiw_ep *kiw_ep_create(struct kiw_device *dev, const struct kiw_ep_ops *op
 }
 
 /*
- * All endpoints are on the list, alive, and no more can be made. An endpoint for which a downcall
- * is just making the socket dies now; the downcall will notice and release the socket itself.
+ * All endpoints are on the list and alive, and no more can be created. An endpoint for which a
+ * downcall is creating the socket dies now; the downcall finds that and releases the socket itself.
  *
- * It is the work of each of them that is waited for, and nobody else's. They wait in a list of our
- * own, of which ep_retire() may take them, too.
+ * Waits for the work of each endpoint, and nothing else. Meanwhile they are on a local list, from
+ * which ep_retire() may take them, too.
  */
 void kiw_cm_abort_device(struct kiw_device *dev)
 {
@@ -683,9 +678,9 @@ void kiw_cm_abort_device(struct kiw_device *dev)
 	spin_unlock_bh(&dev->ep_lock);
 }
 
-/** kiw_cm_exit() - wait for callbacks that are still under way, when all devices are gone */
+/** kiw_cm_exit() - wait for callbacks under way, when all devices are gone */
 void kiw_cm_exit(void)
 {
-	/* TCP may have been making a connection for a listener, and run our callback for it. */
+	/* TCP may run our callback for a connection that it creates for a listener. */
 	synchronize_net();
 }

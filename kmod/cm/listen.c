@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Listeners: a listening socket, and the endpoints that it brings to its user.
+ * Listeners: a listening socket and its endpoints.
  *
- * How a listener ends, in two steps. Unreachable: kiw_destroy_listen() takes the cm_id away under
- * the listener's lock, under which every request is told, so that none is told after that; closes
- * the socket, so that no connection comes in; and aborts the endpoints that the user doesn't know.
- * Released: its endpoint goes as all do, when those on its behalf have dropped their references.
+ * A listener ends in two steps. Unreachable: kiw_destroy_listen() clears the cm_id under the
+ * listener's lock, which each report of a request holds, so no report follows; closes the socket,
+ * so no connection comes in; and aborts the endpoints unknown to the user. Released: its endpoint
+ * goes as all do, when its connections have dropped their references.
  */
 #include <linux/errno.h>
 #include <linux/net.h>
@@ -17,7 +17,7 @@
 #include "priv.h"
 #include "compat.h"
 
-/* Connections to accept before others get their turn */
+/* Connections to accept in one run of the work */
 #define ACCEPT_BATCH 64
 
 static struct kiw_listener *to_listener(struct kiw_ep *ep)
@@ -26,8 +26,8 @@ static struct kiw_listener *to_listener(struct kiw_ep *ep)
 }
 
 /*
- * An administrator may end any socket (ss -K). iw_cm knows no such end of a listener, nor do
- * programs: the log has to tell. The cm_id stays, and can be destroyed.
+ * An administrator may end any socket (ss -K). Neither iw_cm nor programs know such an end of a
+ * listener, so log it. The cm_id stays and can be destroyed.
  */
 static void listener_lost(struct kiw_ep *ep)
 {
@@ -36,7 +36,7 @@ static void listener_lost(struct kiw_ep *ep)
 	kiw_ep_end(ep, 0, KIW_END_RESET);
 }
 
-/* Accept what has come in. */
+/* Accept pending connections. */
 static void listener_run(struct kiw_ep *ep, unsigned long events)
 {
 	int n;
@@ -53,7 +53,7 @@ static void listener_run(struct kiw_ep *ep, unsigned long events)
 			listener_lost(ep);
 			return;
 		} else if (err != -ECONNABORTED) {
-			kiw_ep_again_soon(ep);	/* out of memory; TCP keeps them */
+			kiw_ep_again_soon(ep);	/* out of memory; TCP keeps the connections */
 			return;
 		}
 	}
@@ -65,7 +65,7 @@ static void listener_leave(struct kiw_ep *ep)
 	kiw_listener_abort(to_listener(ep));
 }
 
-/* Before the device can end it */
+/* Runs before the device can end it. */
 static void listener_prepare(struct kiw_ep *ep)
 {
 	struct kiw_listener *l = to_listener(ep);
@@ -96,7 +96,7 @@ static int listen_begin(struct kiw_ep *ep, const struct iw_cm_id *id,
 		sk->sk_ipv6only = id && id->afonly;
 		release_sock(sk);
 	}
-	/* Connections in TIME_WAIT are no obstacle; another listener still is. */
+	/* Allow bind beside connections in TIME_WAIT; another listener still conflicts. */
 	sock_set_reuseaddr(sk);
 	err = kernel_bind(ep->sock, kiw_sockaddr(addr), kiw_addr_len(addr));
 	if (!err)
@@ -105,15 +105,14 @@ static int listen_begin(struct kiw_ep *ep, const struct iw_cm_id *id,
 }
 
 /**
- * kiw_listener_open() - make a listener
+ * kiw_listener_open() - create a listener
  * @dev: device
- * @addr: address, which may be the wildcard, and port
- * @backlog: connections that TCP keeps until we take them, and requests that the user is told of
- *	before it decides; also an order of magnitude for the connections in between
+ * @addr: address, perhaps the wildcard, and port
+ * @backlog: connections that TCP keeps for us, and undecided requests of the user; also sets the
+ *	scale for connections in between
  * @serves: role of the endpoints of its connections
- * @id: iw_cm's side, which then refers to the listener; or NULL: the caller does, until it calls
- *	kiw_listener_end()
- * @anywhere: it isn't bound to the device's interface; a kernel thread calls
+ * @id: iw_cm's side, which then holds the listener; NULL: the caller does, until kiw_listener_end()
+ * @anywhere: not bound to the device's interface; only for kernel threads
  *
  * Return: the listener, or an error.
  */
@@ -156,7 +155,7 @@ struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_s
 		kiw_ep_get(ep);
 	mutex_unlock(&ep->mutex);
 
-	/* Takes the first connections, or tidies up. */
+	/* Accepts the first connections, or cleans up. */
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);
 	return err ? ERR_PTR(err) : l;
@@ -166,7 +165,7 @@ struct kiw_listener *kiw_listener_open(struct kiw_device *dev, struct sockaddr_s
  * kiw_listener_hears() - does a listener get connections
  * @l: listener
  *
- * Return: false once an administrator ends its socket, or the device goes.
+ * Return: false once an administrator ended its socket, or the device goes.
  */
 bool kiw_listener_hears(struct kiw_listener *l)
 {
@@ -179,8 +178,8 @@ bool kiw_listener_hears(struct kiw_listener *l)
 }
 
 /**
- * kiw_listener_end() - stop listening; connections that the user doesn't know of end
- * @l: listener, to which the caller gives its reference back
+ * kiw_listener_end() - stop listening; connections unknown to the user end
+ * @l: listener; drops the caller's reference
  */
 void kiw_listener_end(struct kiw_listener *l)
 {
@@ -196,16 +195,15 @@ void kiw_listener_end(struct kiw_listener *l)
 
 /**
  * kiw_create_listen() - listen
- * @id: iw_cm's side: address, which may be the wildcard, and type of service
+ * @id: iw_cm's side: address, perhaps the wildcard, and type of service
  * @backlog: see kiw_listener_open()
  *
- * Listeners of several devices don't get in each other's way, since each is bound to its
- * interface. On a device in another namespace than its own, a listener takes no port, and hears
- * nothing: rdma_cm has a listener on the wildcard listen on every device in whatever namespace,
- * and on those that are added later, too, in the context of whatever process adds them. If this
- * failed, rdma_cm wouldn't let it listen anywhere.
+ * Listeners of several devices do not conflict: each is bound to its interface. On a device of
+ * another namespace a listener has no socket and succeeds: rdma_cm puts a listener on the wildcard
+ * onto each device of any namespace, later ones included, in the context of the process that adds
+ * them. If this failed, the listener would fail everywhere.
  *
- * Return: 0; -ENODEV when the device is going; or what TCP says, like -EADDRINUSE, -EADDRNOTAVAIL,
+ * Return: 0; -ENODEV: the device goes; or TCP's error, such as -EADDRINUSE, -EADDRNOTAVAIL,
  * -EACCES.
  */
 int kiw_create_listen(struct iw_cm_id *id, int backlog)
@@ -228,9 +226,9 @@ int kiw_create_listen(struct iw_cm_id *id, int backlog)
 
 /**
  * kiw_destroy_listen() - stop listening
- * @id: iw_cm's side
+ * @id: iw_cm's side; no reference to it remains
  *
- * Requests that the user was told of stay. No reference to @id is left when this returns.
+ * Reported requests stay.
  *
  * Return: 0.
  */
@@ -238,12 +236,12 @@ int kiw_destroy_listen(struct iw_cm_id *id)
 {
 	struct kiw_listener *l = id->provider_data;
 
-	if (!l)	/* in another namespace */
+	if (!l)	/* of another namespace */
 		return 0;
 	mutex_lock(&l->lock);
 	l->id = NULL;
 	mutex_unlock(&l->lock);
 	id->rem_ref(id);
-	kiw_listener_end(l);	/* the reference is that of @id */
+	kiw_listener_end(l);	/* drops the reference of @id */
 	return 0;
 }

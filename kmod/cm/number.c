@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Connecting by queue pair number: ibv_modify_qp() to RTR names the peer's address and QP, and
- * there is no rdma_cm (proto/number.h). Of the two ends one dials, the other one's device listens
- * (port.c).
+ * Connecting by queue pair number: ibv_modify_qp() to RTR names the peer's address and QP, without
+ * rdma_cm (proto/number.h). One end dials; the other end's device listens (port.c).
  *
- * The one that dials tries until it succeeds, its QP is destroyed, reset or in error, or the device
- * goes: its peer may be told of it much later. The one that doesn't has no endpoint until a Request
- * comes that names its QP, from the address that was named, with a PSN that only both programs
- * know. A Request that comes before that waits for a while, since the programs tell each other in
- * one order or the other. How long requests wait for all this is the QP's business (qp.c).
+ * The dialing end tries until it succeeds, its QP is destroyed, reset or in error, or the device
+ * goes: the peer's program may come much later. The other end has no endpoint until a Request for
+ * its QP comes from the named address, with a PSN that only both programs know. An earlier Request
+ * waits for a while, since the programs exchange the numbers in either order. The QP limits how
+ * long requests wait for all this (peer.c).
  *
- * A QP connects once. After that it takes no Request and doesn't dial, until it is reset: what was
- * sent to it in its first connection could else be sent to it again.
+ * A QP connects once. Then it accepts no Request and does not dial until it is reset: otherwise
+ * data of its first connection could be replayed to it.
  */
 #include "number.h"
 
@@ -24,30 +23,31 @@
 
 #include "priv.h"
 
-/* Pause between two attempts, in jiffies: it doubles from the first to the last */
+/* Pause between two attempts, in jiffies; doubles from first to last */
 #define NUMBER_PAUSE_MIN 1
 #define NUMBER_PAUSE_MAX (4 * HZ)
-/* The last one after an attempt for which no packet left, as without a route */
+/* Longest pause after an attempt that sent no packet, as without a route, jiffies */
 #define NUMBER_PAUSE_HOME (HZ / 4)
 /*
- * Milliseconds of all users' pauses for each QP of one user that dials: a user makes 250 attempts
- * in a second at most, however many QPs there are, and all users together 1,000.
+ * A user's QP pauses for the number of the user's dialing QPs, times the larger of NUMBER_TURN and
+ * NUMBER_TURN_OF_USER for each user, milliseconds: a user makes at most 250 attempts per second,
+ * with any number of QPs, and all users together 1,000.
  */
 #define NUMBER_TURN 4
 #define NUMBER_TURN_OF_USER 1
-/* QPs of one user that may begin to dial at once; the others do one in a millisecond */
+/* QPs of a user that may begin to dial at once; of the others one per millisecond */
 #define NUMBER_CROWD 256
 /*
- * How long a Request that fits no QP waits for one, in jiffies. It makes no difference whether a QP
- * has that number: no stranger learns the numbers that are in use.
+ * Jiffies that a Request without a fitting QP waits for one. The time is the same whether or not
+ * the number exists: no stranger learns which numbers are in use.
  */
 #define NUMBER_EARLY_PATIENCE (2 * HZ)
-/* Reads that an end may have outstanding that hasn't said how many */
+/* Outstanding Reads of an end that did not state its number */
 #define NUMBER_ORD 16
 
-/* --- what both roles do --------------------------------------------------------------------- */
+/* --- both roles ----------------------------------------------------------------------------- */
 
-/* What this side wants: the peer-to-peer model, since either end may be the first to send. */
+/* Configure the peer-to-peer model, since either end may send first. */
 static void number_config(const struct kiw_ep *ep, const struct kiw_peer *peer)
 {
 	struct kiw_startup *su = ep->su;
@@ -81,7 +81,7 @@ static bool number_same_addr(const struct sockaddr_storage *sa, const struct in6
 	return ipv6_addr_equal(addr, &six->sin6_addr);
 }
 
-/* Is the connection one between the addresses that were named? */
+/* Is the connection between the named addresses? */
 static bool number_same_ends(const struct kiw_startup *su, const struct kiw_peer *peer)
 {
 	return number_same_addr(&su->local, &peer->local) &&
@@ -95,7 +95,7 @@ static void number_other_version(const struct kiw_ep *ep, u8 version)
 			       &ep->su->remote, version, KIW_NUMBER_VERSION);
 }
 
-/* It is the right peer, and nothing comes of it: no attempt would end otherwise. */
+/* The right peer, but no common terms: every further attempt would fail alike. */
 static void number_no_terms(struct kiw_ep *ep, struct kiw_qp *qp)
 {
 	ibdev_warn_ratelimited(&ep->dev->ibdev,
@@ -109,10 +109,10 @@ static void number_no_terms(struct kiw_ep *ep, struct kiw_qp *qp)
 /**
  * struct number_user - a user with QPs that dial
  * @link: in the device's list
- * @uid: which user
- * @dialing: how many of them
+ * @uid: user ID
+ * @dialing: number of these QPs
  *
- * Exists as long as @dialing isn't 0; the device's ep_lock protects all of it.
+ * Exists while @dialing is not 0; protected by the device's ep_lock.
  */
 struct number_user {
 	struct list_head	link;
@@ -120,7 +120,7 @@ struct number_user {
 	u32			dialing;
 };
 
-/* Return: the user, with one more QP that dials, or NULL for want of memory. */
+/* Count one more dialing QP of the current user. Return: the user, or NULL without memory. */
 static struct number_user *number_user_get(struct kiw_device *dev)
 {
 	struct number_user *user, *new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT);
@@ -159,7 +159,7 @@ static void number_user_put(struct kiw_device *dev, struct number_user *user)
 		kfree(user);
 }
 
-/* Jiffies until the user's QPs have all had a turn */
+/* Jiffies for one attempt of each of the user's QPs */
 static unsigned long number_turn(struct kiw_device *dev, const struct number_user *user)
 {
 	unsigned long ms;
@@ -170,7 +170,7 @@ static unsigned long number_turn(struct kiw_device *dev, const struct number_use
 	return msecs_to_jiffies(ms);
 }
 
-/* Jiffies that a QP waits before its first attempt */
+/* Jiffies before a QP's first attempt */
 static unsigned long number_crowd(struct kiw_device *dev, const struct number_user *user)
 {
 	u32 dialing;
@@ -185,12 +185,12 @@ static unsigned long number_crowd(struct kiw_device *dev, const struct number_us
 
 /**
  * struct number_dialer - endpoint of the end that dials
- * @ep: what all endpoints have; first, so that all are freed alike
- * @user: pays for the attempts, or NULL when there are no more
+ * @ep: common part; first, so that all are freed alike
+ * @user: charged for the attempts; NULL after the last
  * @pause: jiffies until the next attempt, if this one fails
  * @next: jiffies of the next attempt, in state DIAL_WAIT
  * @tried: there was an attempt
- * @said: what the Request of the present attempt says
+ * @said: contents of the Request of the present attempt
  */
 struct number_dialer {
 	struct kiw_ep		ep;
@@ -208,7 +208,7 @@ static struct number_dialer *to_dialer(struct kiw_ep *ep)
 	return container_of(ep, struct number_dialer, ep);
 }
 
-/* No more attempts */
+/* Make no more attempts. */
 static void dial_leave(struct kiw_ep *ep)
 {
 	struct number_dialer *d = to_dialer(ep);
@@ -227,8 +227,8 @@ static void dial_break_off(struct kiw_ep *ep)
 }
 
 /*
- * The pause grows up to @most. A chance makes each a little longer, so that QPs which began
- * together don't go on together.
+ * The pause grows up to @most. A random part extends each, so that QPs which began together
+ * diverge.
  */
 static void dial_pause(struct kiw_ep *ep, unsigned long most)
 {
@@ -275,7 +275,7 @@ static int dial_addresses(struct kiw_ep *ep, const struct kiw_peer *peer)
 		err = kiw_addr_check(ep->dev, &su->remote);
 	if (err)
 		return err;
-	/* The address may have come to another interface. */
+	/* The address may have moved to another interface. */
 	return near ? kiw_sock_roam(ep->sock) : kiw_sock_stay(ep->dev, ep->sock, &su->local);
 }
 
@@ -296,7 +296,7 @@ static int dial_begin(struct kiw_ep *ep)
 	return kiw_dial(ep);
 }
 
-/* A strict link tells its own PSN, so that the peer tells the other one. */
+/* A strict link states its own PSN, so that the peer states the other. */
 static bool dial_waits_for_rts(struct kiw_ep *ep)
 {
 	struct kiw_peer peer;
@@ -305,7 +305,7 @@ static bool dial_waits_for_rts(struct kiw_ep *ep)
 	       !peer.ends.ready;
 }
 
-/* An address may come back, a route appear, and memory: an attempt's failure is its own only. */
+/* Continue after any failure: an address or a route may come back, and memory too. */
 static void dial_wait(struct kiw_ep *ep, unsigned long events)
 {
 	struct number_dialer *d = to_dialer(ep);
@@ -325,19 +325,19 @@ static void dial_wait(struct kiw_ep *ep, unsigned long events)
 		dial_pause(ep, NUMBER_PAUSE_HOME);
 }
 
-/* The program went on to RTS, and the Request of this attempt doesn't say so. */
+/* The program went on to RTS, and the Request of this attempt does not say so. */
 static void dial_ready(struct kiw_ep *ep)
 {
 	struct kiw_peer peer;
 
-	/* It is not on its way yet. */
+	/* Nothing of it is sent yet: rewrite it. */
 	if (!ep->su->out_sent && !dial_compose(ep, &peer))
 		return;
 	dial_break_off(ep);
 	dial_wait(ep, KIW_INBOX_READY);
 }
 
-/* An end of another version rejects, and says its version; version 1 says nothing. */
+/* An end of another version rejects and states its version; version 1 states none. */
 static void dial_rejected(const struct kiw_ep *ep, const struct kiw_mpa_frame *rep)
 {
 	struct kiw_number_said said;
@@ -348,7 +348,7 @@ static void dial_rejected(const struct kiw_ep *ep, const struct kiw_mpa_frame *r
 		number_other_version(ep, said.version);
 }
 
-/* Is the Reply from the end that was named? */
+/* Is the Reply from the named end? */
 static bool dial_believes(struct kiw_ep *ep, const struct kiw_mpa_frame *rep,
 			  struct kiw_number_said *said)
 {
@@ -390,7 +390,7 @@ static void dial_open(struct kiw_ep *ep, const struct kiw_number_said *said)
 		kiw_ep_end(ep, -EACCES, KIW_END_RESET);
 	else if (!err)
 		kiw_ep_established(ep);
-	else if (err == -EISCONN)	/* not any more: in error, or being destroyed */
+	else if (err == -EISCONN)	/* QP in error or being destroyed */
 		kiw_ep_end(ep, err, KIW_END_RESET);
 	else
 		dial_later(ep);
@@ -455,9 +455,9 @@ static const struct kiw_ep_ops dial_ops = {
 
 /**
  * struct number_answerer - endpoint of the end that is dialed
- * @ep: what all endpoints have; first, so that all are freed alike
+ * @ep: common part; first, so that all are freed alike
  * @early: in the device's hash of Requests that wait for their QP; protected by its ep_lock
- * @said: what the Request says
+ * @said: contents of the Request
  */
 struct number_answerer {
 	struct kiw_ep		ep;
@@ -477,13 +477,13 @@ static struct hlist_head *answer_bucket(struct kiw_device *dev, u32 qpn)
 	return &dev->number.early[hash_32(qpn, KIW_EARLY_BITS)];
 }
 
-/* Is a Request of the peer that a QP was named? */
+/* Is it a Request of the QP's named peer? */
 static bool answer_meets(const struct number_answerer *a, const struct kiw_peer *peer)
 {
 	return kiw_number_answers(&peer->ends, &a->said) && number_same_ends(a->ep.su, peer);
 }
 
-/* From here on the endpoint is told when the QP is named its peer, and when it is ready. */
+/* From now on number_tell() finds the endpoint. */
 static void answer_await(struct number_answerer *a)
 {
 	struct kiw_device *dev = a->ep.dev;
@@ -494,8 +494,8 @@ static void answer_await(struct number_answerer *a)
 }
 
 /*
- * A QP that is dialed was named a peer, became ready, or lost a connection that never stood.
- * Those that it waits for are told, however many others there are.
+ * The program named a peer for a dialed QP, the QP became ready, or it lost a connection that was
+ * never established. Notify only the Requests that wait for it, however many others wait.
  */
 static void number_tell(struct kiw_qp *qp)
 {
@@ -526,7 +526,7 @@ static void answer_leave(struct kiw_ep *ep)
 	struct kiw_qp *qp;
 
 	answer_forget(ep);
-	/* The peer may have given up this connection for another one. */
+	/* The peer may have replaced this connection by another. */
 	qp = kiw_qp_find(ep->dev, to_answerer(ep)->said.to);
 	if (!qp)
 		return;
@@ -553,7 +553,7 @@ static int answer_bind(struct kiw_ep *ep, struct kiw_peer *peer)
 		return err;
 	}
 	ep->qp = qp;
-	/* Another peer may have been named just before. A stranger never has the QP. */
+	/* The program may have named another peer just before. A stranger never keeps the QP. */
 	if (answer_fits(ep, qp, peer))
 		return 0;
 	kiw_ep_drop_qp(ep);
@@ -569,7 +569,7 @@ static void answer_refuse(struct kiw_ep *ep)
 	kiw_refuse(ep, "no QP here expects it", pd, sizeof(pd));
 }
 
-/* The Reply tells the peer as well, and no stream follows it. */
+/* Let the Reply report it to the peer; no stream follows. */
 static void answer_no_terms(struct kiw_ep *ep)
 {
 	struct kiw_qp *qp = ep->qp;
@@ -588,7 +588,7 @@ static void answer_request(struct kiw_ep *ep)
 	u8 pd[KIW_NUMBER_LEN];
 	struct kiw_peer peer;
 
-	/* The peer waits, or has given up. */
+	/* A peer that does not wait gave up. */
 	if (inet_sk_state_load(ep->sock->sk) != TCP_ESTABLISHED || kiw_ep_excess(ep)) {
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 		return;
@@ -617,7 +617,7 @@ static void answer_request(struct kiw_ep *ep)
 		kiw_ep_end(ep, 0, KIW_END_RESET);
 }
 
-/* An inner listener, which is bound to no interface, serves the other links of the host alone. */
+/* An inner listener is bound to no interface and serves only other links of the host. */
 static bool answer_is_astray(struct kiw_ep *ep)
 {
 	struct sockaddr_in6 *six = (struct sockaddr_in6 *)&ep->su->remote;
@@ -653,7 +653,7 @@ static void answer_begin(struct kiw_ep *ep)
 	su->ready = jiffies;
 	kiw_ep_deadline(ep, 0);	/* the Request is complete */
 	kiw_ep_enter(ep, KIW_ST_REQUEST_READY);
-	/* In this order: a QP that changes after answer_bind() has looked at it tells of that. */
+	/* This order: a QP that changes after answer_bind() read it then notifies the endpoint. */
 	answer_await(a);
 	answer_request(ep);
 }
@@ -700,7 +700,7 @@ void kiw_number_init(struct kiw_device *dev)
 
 /* --- verbs ---------------------------------------------------------------------------------- */
 
-/* What the change to RTR says of the peer. Return: 0 or -EINVAL */
+/* Read the peer from the attributes of a change to RTR. Return: 0 or -EINVAL. */
 static int number_named(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask,
 			struct kiw_peer *peer)
 {
@@ -709,7 +709,7 @@ static int number_named(struct kiw_qp *qp, const struct ib_qp_attr *attr, int ma
 
 	if ((mask & needed) != needed || attr->qp_state != IB_QPS_RTR)
 		return -EINVAL;
-	/* Connections are routed by IP: without a GID there is no address. */
+	/* Connections need an IP address, which only a GID holds. */
 	if (!(rdma_ah_get_ah_flags(&attr->ah_attr) & IB_AH_GRH))
 		return -EINVAL;
 	grh = rdma_ah_read_grh(&attr->ah_attr);
@@ -728,14 +728,14 @@ static int number_named(struct kiw_qp *qp, const struct ib_qp_attr *attr, int ma
 	peer->ends.rq_psn = attr->rq_psn & KIW_PSN_MASK;
 	peer->ird = mask & IB_QP_MAX_DEST_RD_ATOMIC ? attr->max_dest_rd_atomic : KIW_MAX_RD_ATOM;
 	peer->ord = NUMBER_ORD;
-	/* A connection has two ends, each with a QP of its own. */
+	/* A connection needs two QPs. */
 	if (peer->ends.to > KIW_QPN_MASK || peer->ird > KIW_MAX_RD_ATOM ||
 	    (peer->ends.to == peer->ends.from && ipv6_addr_equal(&peer->local, &peer->remote)))
 		return -EINVAL;
 	return 0;
 }
 
-/* The endpoint of a QP that is reset gives up, connected or not, and lets go of the QP. */
+/* The endpoint of a reset QP gives up, connected or not, and releases the QP. */
 static void number_end(struct kiw_qp *qp)
 {
 	struct kiw_inbox *inbox = kiw_qp_forget_peer(qp);
@@ -784,22 +784,22 @@ static int number_dial(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 		kiw_qp_get(qp);
 		ep->qp = qp;
 		d->pause = NUMBER_PAUSE_MIN;
-		/* RTS mostly follows at once, and then the Request can say so. */
+		/* RTS mostly follows at once: then the Request can state it. */
 		d->next = jiffies + max_t(unsigned long, NUMBER_PAUSE_MIN,
 					  number_crowd(qp->dev, user));
 		kiw_ep_enter(ep, KIW_ST_DIAL_WAIT);
 	} else if (ep->state != KIW_ST_DEAD) {
 		kiw_ep_end(ep, err, KIW_END_RESET);
 	} else {
-		dial_leave(ep);	/* the device's end came before there was anything to leave */
+		dial_leave(ep);	/* kiw_ep_end() ran before @user was set */
 	}
 	mutex_unlock(&ep->mutex);
-	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);	/* dials, or tidies up */
+	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);	/* dials, or cleans up */
 	kiw_ep_put(ep);
 	return err;
 }
 
-/* A change to RTR that names a peer */
+/* Change a QP to RTR with a named peer. */
 static int number_connect(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
 {
 	struct kiw_peer peer;
@@ -829,12 +829,12 @@ int kiw_number_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
 	if (mask & (IB_QP_AV | IB_QP_DEST_QPN))
 		return number_connect(qp, attr, mask);
 	if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET) {
-		/* One that is refused changes nothing. */
+		/* A refused change leaves the connection alone. */
 		err = kiw_qp_check(qp, attr, mask);
 		if (err)
 			return err;
 		number_end(qp);
-		/* It was right, and is another one now. */
+		/* The check passed, and number_end() changed the state. */
 		mask &= ~IB_QP_CUR_STATE;
 	}
 	err = kiw_qp_modify(qp, attr, mask, NULL);

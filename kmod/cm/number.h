@@ -17,15 +17,15 @@ struct kiw_qp;
 #define KIW_EARLY_BITS	8	/* of the hash of numbers */
 
 /**
- * struct kiw_port - where a device listens for connections by QP number, see port.c
+ * struct kiw_port - listeners of a device for connections by QP number, see port.c
  * @mutex: protects @outer, @inner and @err
- * @outer: the listener on the interface, or NULL; reference held
- * @inner: the listener for other links of the host, or NULL; reference held
- * @err: why there is no @outer, or 0
- * @work: brings both to what they should be
+ * @outer: listener on the interface, or NULL; reference held
+ * @inner: listener for other links of the host, or NULL; reference held
+ * @err: 0, or why there is no @outer
+ * @work: opens and closes both as needed
  * @serves: role of the endpoints of their connections
- * @link: in the list of devices with an @outer, protected by the lock of that list
- * @inner_port: that of @inner, or 0; likewise
+ * @link: in the list of devices with an @outer; protected by that list's lock
+ * @inner_port: port of @inner, or 0; same lock
  */
 struct kiw_port {
 	struct mutex			mutex;
@@ -39,10 +39,10 @@ struct kiw_port {
 };
 
 /**
- * struct kiw_numbers - what is about to connect by QP number; the device's ep_lock protects it
- * @early: Requests that came before their QP was ready for them, by its number
+ * struct kiw_numbers - pending connections by QP number; protected by the device's ep_lock
+ * @early: Requests that wait for their QP, hashed by its number
  * @users: users with QPs that dial
- * @num_users: how many
+ * @num_users: entries of @users
  */
 struct kiw_numbers {
 	struct hlist_head	early[1 << KIW_EARLY_BITS];
@@ -50,36 +50,35 @@ struct kiw_numbers {
 	u32			num_users;
 };
 
-/** kiw_number_init() - prepare a new device */
 void kiw_number_init(struct kiw_device *dev);
 
 /**
  * kiw_port_settle() - open or close the port of a device
- * @dev: device, with its option and ep_closed as they shall be
+ * @dev: device; its option and ep_closed are already set
  *
- * May sleep; no lock of the connection manager is held.
+ * May sleep; call without locks of the connection manager.
  *
- * Return: 0 when the device listens; -EOPNOTSUPP when the option is off; -ENODEV when the device
- * goes; or what TCP says, like -EADDRINUSE.
+ * Return: 0: the device listens; -EOPNOTSUPP: the option is off; -ENODEV: the device goes; or TCP's
+ * error, such as -EADDRINUSE.
  */
 int kiw_port_settle(struct kiw_device *dev);
 
-/** kiw_port_exit() - the device goes, and none of its endpoints can be made any more */
+/** kiw_port_exit() - stop the work of a device that goes and can create no endpoints */
 void kiw_port_exit(struct kiw_device *dev);
 
 /**
- * kiw_number_modify() - change a connected QP, which may be connected by number
- * @qp: QP
- * @attr: what to change
- * @mask: IB_QP_*, which of @attr, standard ones
+ * kiw_number_modify() - modify a connected QP, perhaps to connect by number
+ * @qp: queue pair
+ * @attr: new attributes
+ * @mask: IB_QP_* of @attr, standard ones
  *
- * A change to RTR that names an address and a number has the QP connected to that one, without
- * waiting for it.
+ * A change to RTR with an address and a number begins to connect to these and does not wait. May
+ * sleep.
  *
- * Return: 0; -EINVAL for what can't be, an address that isn't one of IP or isn't this device's
- * among it; -EOPNOTSUPP for a peer where connections by number are off; -ENOMEM; -ENODEV when the
- * device is going; -EADDRINUSE when another program holds the TCP port of the device; -EACCES when
- * a connection that stood before RTS turns out to be another one's.
+ * Return: 0; -EINVAL for invalid attributes, including an address that is not IP or not this
+ * device's; -EOPNOTSUPP for a peer while connections by number are off; -ENOMEM; -ENODEV: the
+ * device goes; -EADDRINUSE: another program holds the device's TCP port; -EACCES: a connection that
+ * existed before RTS belongs to another peer.
  */
 int kiw_number_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask);
 

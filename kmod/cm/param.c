@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What an administrator may set about the start-up and the life of connections. */
+/* Parameters and options for the start-up and the life of connections. */
 #include "priv.h"
 
 #include <linux/kernel.h>
@@ -92,7 +92,7 @@ static int cm_set_number(const char *val, const struct kernel_param *kp)
 }
 
 static const struct kernel_param_ops number_ops = { .set = cm_set_number, .get = param_get_uint };
-/* Read when a link is made, which opens its port or not: not to be changed later. */
+/* Constant: read when a link is created, which opens its port or not. */
 static unsigned int by_number = KIW_NUMBER_ON;
 module_param_cb(number, &number_ops, &by_number, 0444);
 MODULE_PARM_DESC(number,
@@ -100,10 +100,7 @@ MODULE_PARM_DESC(number,
 
 /* --- options of a link --------------------------------------------------------------------- */
 
-/*
- * The parameter of the module that each option stands for: a bool at @flag, or a number from @min
- * to @max at @number
- */
+/* Module parameter behind each option: a bool at @flag, or a number from @min to @max at @number */
 static const struct cm_option {
 	const bool		*flag;
 	const unsigned int	*number;
@@ -127,7 +124,7 @@ static const struct cm_option {
 	},
 };
 
-/* What holds for the link right now */
+/* Current value of a link's option */
 static unsigned int cm_option(const struct kiw_options *options, enum kiw_option which)
 {
 	const struct cm_option *option = &cm_options[which];
@@ -139,8 +136,8 @@ static unsigned int cm_option(const struct kiw_options *options, enum kiw_option
 }
 
 /**
- * kiw_options_init() - the parameters of the module hold
- * @options: those of a new link
+ * kiw_options_init() - let a new link follow the module's parameters
+ * @options: options of the link
  */
 void kiw_options_init(struct kiw_options *options)
 {
@@ -148,9 +145,9 @@ void kiw_options_init(struct kiw_options *options)
 }
 
 /**
- * kiw_option_show() - write what holds for a link, in the form of the module's parameter
- * @options: those of the link
- * @which: one of them
+ * kiw_option_show() - print the current value of an option, formatted as the module's parameter
+ * @options: options of the link
+ * @which: option
  * @buf: page for a file of sysfs
  *
  * Return: bytes in @buf.
@@ -165,13 +162,13 @@ ssize_t kiw_option_show(const struct kiw_options *options, enum kiw_option which
 }
 
 /**
- * kiw_option_store() - set an option for the connections to come
- * @options: those of the link
- * @which: one of them
- * @buf: a value as the parameter of the module takes it, or "default": that parameter holds again
+ * kiw_option_store() - set an option for later connections
+ * @options: options of the link
+ * @which: option
+ * @buf: a value in the format of the module's parameter, or "default": follow that parameter
  * @count: bytes at @buf
  *
- * Return: @count, or a negative errno if there is no such value; nothing has changed then.
+ * Return: @count, or a negative errno for an invalid value, without any change.
  */
 ssize_t kiw_option_store(struct kiw_options *options, enum kiw_option which, const char *buf,
 			 size_t count)
@@ -200,9 +197,9 @@ ssize_t kiw_option_store(struct kiw_options *options, enum kiw_option which, con
 }
 
 /**
- * kiw_ep_config() - note what this side wants, as configured right now
+ * kiw_ep_config() - configure a start-up by the current options
  * @dev: device of the connection
- * @su: start-up; IRD and ORD are left at what the device can do
+ * @su: start-up; IRD and ORD become the device's limits
  */
 void kiw_ep_config(const struct kiw_device *dev, struct kiw_startup *su)
 {
@@ -224,25 +221,25 @@ void kiw_ep_config(const struct kiw_device *dev, struct kiw_startup *su)
 		su->cfg.p2p = false;
 }
 
-/** kiw_responder_sends_first() - a responder doesn't wait for its peer, against RFC 5044 */
+/** kiw_responder_sends_first() - may a responder send before its peer, against RFC 5044 */
 bool kiw_responder_sends_first(const struct kiw_device *dev)
 {
 	return cm_option(&dev->options, KIW_OPTION_RESPONDER_FIRST);
 }
 
-/** kiw_keepalive_secs() - silence after which TCP probes for the peer, in seconds, or 0 */
+/** kiw_keepalive_secs() - seconds of silence before TCP probes for the peer, or 0 */
 unsigned int kiw_keepalive_secs(const struct kiw_device *dev)
 {
 	return cm_option(&dev->options, KIW_OPTION_KEEPALIVE);
 }
 
-/** kiw_connect_secs() - time for TCP and the Reply, in seconds */
+/** kiw_connect_secs() - seconds for TCP and the Reply */
 unsigned int kiw_connect_secs(const struct kiw_device *dev)
 {
 	return cm_option(&dev->options, KIW_OPTION_CONNECT_TIMEOUT);
 }
 
-/** kiw_mpa_secs() - time that a responder gives its peer for each step, in seconds */
+/** kiw_mpa_secs() - seconds that a responder grants its peer for each step */
 unsigned int kiw_mpa_secs(const struct kiw_device *dev)
 {
 	return cm_option(&dev->options, KIW_OPTION_MPA_TIMEOUT);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where a link listens for connections by queue pair number, from its creation on.
+ * Listeners of a link for connections by queue pair number, from the link's creation on.
  *
- * The outer listener holds the port that all hosts know, and stays on the interface of the link. It
- * is made by a thread of the kernel: it belongs to no process's cgroups, and needs no process's
- * right to the port. So no user can have the port in place of the link, which keeps it, whatever
- * becomes of the interface's addresses and carrier, until an administrator takes it away.
+ * The outer listener holds the port that all hosts know, bound to the interface of the link. A
+ * kernel thread creates it, so it belongs to no process's cgroups and needs no process's right to
+ * the port. No user can hold the port instead: the link keeps it until an administrator closes it,
+ * whatever happens to the interface's addresses and carrier.
  *
  * Packets between two interfaces of one host pass through neither: IP routes them by lo. A socket
- * that stays on its interface neither sends nor answers them. So in a namespace with several
- * links, each gets an inner listener as well, bound to no interface, on a port that TCP chooses and
- * that only this module knows. Links in a VRF have none.
+ * bound to its interface neither sends nor answers them. So in a namespace with several links, each
+ * link gets an inner listener as well, bound to no interface, on a port that TCP chooses and only
+ * this module knows. Links in a VRF have none.
  *
- * One work of each device brings both to what they should be by now: the option, whether the device
- * goes, and its neighbours decide.
+ * One work of each device opens and closes both, by the option, the device's end, and its
+ * neighbours.
  */
 #include "priv.h"
 
@@ -22,7 +22,7 @@
 #include <net/inet_sock.h>
 #include <net/ipv6.h>
 
-/* Connections that TCP keeps for us; the others wait on their peers' side */
+/* Connections that TCP keeps for us; further peers wait */
 #define PORT_BACKLOG 1024
 
 static int port_set(const char *val, const struct kernel_param *kp)
@@ -40,7 +40,7 @@ module_param_cb(qpn_port, &port_ops, &qpn_port, 0444);
 MODULE_PARM_DESC(qpn_port,
 		 "TCP port for connections by queue pair number, the same on all hosts (default: 19287)");
 
-/* Devices with an outer listener, and their inner_port. Locks of GID tables are taken inside. */
+/* Devices with an outer listener, and their inner_port. Outside of the locks of GID tables. */
 static DEFINE_SPINLOCK(port_lock);
 static LIST_HEAD(port_devices);
 
@@ -82,7 +82,7 @@ bool kiw_port_near(struct kiw_device *dev, const struct in6_addr *addr, u16 *por
 	struct kiw_device *other;
 	bool near = false;
 
-	/* A link-local address means a host on the interface's own wire. */
+	/* A link-local address is a host on the interface's own link. */
 	if ((ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL) || kiw_gid_has(dev, addr))
 		return false;
 	spin_lock_bh(&port_lock);
@@ -97,7 +97,7 @@ bool kiw_port_near(struct kiw_device *dev, const struct in6_addr *addr, u16 *por
 	return near;
 }
 
-/* The device comes or goes: its neighbours may need an inner listener, or not any more. */
+/* The device comes or goes: its neighbours may need an inner listener, or no longer. */
 static void port_enter(struct kiw_device *dev, bool there)
 {
 	struct kiw_device *other;
@@ -139,7 +139,7 @@ static int port_listen(struct kiw_device *dev, struct kiw_listener **l, u16 port
 	struct kiw_listener *new;
 
 	lockdep_assert_held(&dev->port.mutex);
-	/* An administrator may have ended it. */
+	/* An administrator may have closed it. */
 	if (*l && kiw_listener_hears(*l))
 		return 0;
 	port_close(l);
@@ -188,7 +188,7 @@ static void port_settle_inner(struct kiw_device *dev)
 		ibdev_warn_ratelimited(&dev->ibdev,
 				       "other links of this host can't connect by queue pair number: %d\n",
 				       err);
-	/* Nobody is told of a port that somebody else may have by then. */
+	/* Withdraw the port before it closes: another socket may get it. */
 	if (!wanted || err)
 		port_tell_inner(dev, 0);
 	if (!wanted)
@@ -197,7 +197,7 @@ static void port_settle_inner(struct kiw_device *dev)
 		port_tell_inner(dev, port_of(p->inner));
 }
 
-/* The device's sockets have to be gone soon. */
+/* The device's sockets must be gone soon. */
 static bool port_device_goes(struct kiw_device *dev)
 {
 	bool goes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Inside of the connection manager; cm.h is its outside.
+ * Interfaces inside the connection manager; cm.h is for others.
  *
  *	number.c	connections by queue pair number
  *	port.c	the port of a link for these
@@ -8,44 +8,44 @@
  *	accept.c	start-up of the responder
  *	connect.c	start-up of the initiator
  *	queue.c	requests that wait for their listener's user
- *	ep.c		endpoints: life, what iw_cm is told, the end
+ *	ep.c		endpoints: lifetime, reports to iw_cm, end
  *	param.c	parameters, and options of a link
  *	sock.c	sockets, addresses, start-up frames in and out
  *
- * Each calls those below it; ep.c calls the role of an endpoint by its struct kiw_ep_ops.
+ * Each calls those below it; ep.c calls the role of an endpoint through struct kiw_ep_ops.
  *
  * An endpoint is one TCP socket and one state machine. Callbacks, timer, stream and downcalls only
- * leave events in the endpoint's inbox. Its only work item looks at the state and
- * does what can be done without waiting. Events can't get lost, whatever the peer sends and however
- * often, and a peer that stalls costs its endpoint and one timer.
+ * post events to the endpoint's inbox. Its only work item reads the state and does everything that
+ * needs no waiting. Events cannot be lost, whatever a peer sends, and a stalled peer costs its
+ * endpoint and one timer.
  *
  *	CONNECTING -> REPLY_WAIT ------------------------------------------.
  *	DIAL_WAIT <-> CONNECTING, REPLY_WAIT	(by QP number: until it succeeds)
  *	REQUEST_WAIT -> REQUEST_READY -> REQUESTED -> REPLY_SEND -> RTR_WAIT -> OPEN -> CLOSING
  *
- * and from everywhere to DEAD, which keeps nothing but what iw_cm still has to be told. A
- * connection that has sent its FIN goes there by way of LINGER, which keeps the socket, and nothing
- * else, until the peer has acknowledged all that it was sent.
+ * and from each to DEAD, which keeps only the pending reports to iw_cm. A connection that sent its
+ * FIN first enters LINGER, which keeps only the socket, until the peer acknowledged all data and
+ * the FIN.
  *
- * The works of different endpoints run at the same time, on any CPU. Each endpoint has one, so for
- * one endpoint nothing runs twice at once.
+ * Works of different endpoints run concurrently on any CPU; the single work item of an endpoint
+ * serializes that endpoint.
  *
  * Locks, outermost first:
  *	kiw_ep.mutex		everything in the endpoint but events; a listener's before that of
  *				a connection that it accepts
- *	kiw_listener.lock	the listener's cm_id, the endpoints on its behalf and their order
+ *	kiw_listener.lock	the listener's cm_id, its endpoints and their order
  *	kiw_qp.mutex, socket lock, sk_callback_lock
- *	innermost: kiw_device.ep_lock, the lock of the requests' index, and iw_cm's own spinlock,
- *	which its event handler takes and under which it calls nothing that takes one of ours
+ *	innermost: kiw_device.ep_lock, the lock of the requests' index, and iw_cm's spinlock, which
+ *	its event handler takes; iw_cm calls nothing that takes our locks under it
  *
  * References to an endpoint (kiw_inbox.ref):
- *	- its being alive: from kiw_ep_create() until the work finds it DEAD with nothing left to
- *	  tell. The socket's sk_user_data, the timer, the device's lists, the listener's list and
- *	  the requests' index rely on this one; each is cleared before it is dropped.
- *	- the work while it is queued
- *	- the QP that is bound to it, and the stream while it runs
- *	- the cm_id of a listener, by its provider_data, or the device, by its port
- *	- a downcall while it uses the endpoint
+ * - its being alive: from kiw_ep_create() until the work finds it DEAD with nothing to report. The
+ *   socket's sk_user_data, the timer, the device's lists, the listener's list and the requests'
+ *   index rely on this one; each is cleared before it is dropped.
+ * - the work while it is queued
+ * - the bound QP, and the stream while it runs
+ * - the cm_id of a listener, by its provider_data, or the device, by its port
+ * - a downcall while it uses the endpoint
  * An endpoint holds a reference to its listener's until the user has decided.
  */
 #ifndef KIWARP_CM_PRIV_H
@@ -70,31 +70,31 @@
 
 struct kiw_stream;
 
-/* Events of an endpoint beside those of inbox.h */
-#define KIW_EP_SOCKET		BIT(16)	/* something happened on the socket: look at it */
+/* Events of an endpoint besides those of inbox.h */
+#define KIW_EP_SOCKET		BIT(16)	/* the socket's state may have changed */
 #define KIW_EP_TIMER		BIT(17)	/* the timer fired */
 
-/* Seconds that an end may go on without the peer acknowledging anything more, then it is reset. */
+/* Seconds without a further acknowledgment after which a closing connection is reset */
 #define KIW_CLOSE_SECS		10
 /*
- * A user gets this long to accept or reject. No peer waits that long; the limit is there because
- * iw_cm drops requests without a word when their listener goes.
+ * Seconds for a user to accept or reject. No peer waits that long; the limit exists because iw_cm
+ * drops requests silently when their listener goes.
  */
 #define KIW_DECIDE_SECS		600
 /*
- * A user with as many undecided requests as its backlog gets this long before it is told of one
- * more, in jiffies. rdma_cm refuses requests beyond the backlog, where TCP would have let the peer
- * wait, so that a burst would be answered by rejections.
+ * Jiffies that a request waits while its user's backlog of undecided requests is full. rdma_cm
+ * rejects requests beyond the backlog, where TCP would let the peer wait: a burst would be
+ * rejected.
  */
 #define KIW_READY_PATIENCE	(HZ / 2)
 /*
- * A complete Request waits this long for those of connections that the same host made earlier, in
- * jiffies from TCP's accept of those: longer than works at either end wait for a CPU, and so short
- * that connections without a Request cost nobody anything.
+ * Jiffies that a complete Request waits for those of earlier connections of the same host, from
+ * TCP's accept of these: longer than works at either end wait for a CPU, and short enough that
+ * connections without a Request do no harm.
  */
 #define KIW_ORDER_PATIENCE	DIV_ROUND_UP(HZ, 50)
 
-/* What iw_cm is owed; told in rising bit order */
+/* Pending reports to iw_cm; sent in rising bit order */
 #define KIW_OWED_REPLY		BIT(0)
 #define KIW_OWED_ESTABLISHED	BIT(1)
 #define KIW_OWED_DISCONNECT	BIT(2)
@@ -102,8 +102,8 @@ struct kiw_stream;
 
 /**
  * enum kiw_end - how to leave a connection
- * @KIW_END_DONE: the stream is at its end already; TCP delivers what it was given
- * @KIW_END_FIN: TCP delivers what it was given; a stream is broken off
+ * @KIW_END_DONE: the stream ended already; TCP delivers its data
+ * @KIW_END_FIN: TCP delivers its data; a stream is broken off
  * @KIW_END_RESET: at once
  */
 enum kiw_end {
@@ -116,28 +116,28 @@ struct kiw_ep;
 struct kiw_listener;
 
 /**
- * struct kiw_startup - what only the start-up needs
- * @cfg: what this side wants
+ * struct kiw_startup - state of the start-up only
+ * @cfg: wishes of this side
  * @req: the Request as sent or received
- * @terms: what was agreed on
+ * @terms: agreed terms
  * @local: initiator: address to bind; then the connection's own
  * @remote: initiator: address to connect to; then the connection's own
  * @retried: initiator: revision 2 found no answer, this is the attempt with revision 1
  * @reject: responder: the Reply in @out is a rejection
- * @held: responder: the Request is complete, one of an earlier connection has to be told first;
+ * @held: responder: the Request is complete, but that of an earlier connection comes first;
  *	protected by the listener's lock
- * @number: responder: of the connection in the order of TCP's accept
- * @accepted: responder: jiffies at which TCP's connection was accepted
- * @ready: responder: jiffies at which the Request was complete
+ * @number: responder: position in the order of TCP's accept
+ * @accepted: responder: jiffies of TCP's accept
+ * @ready: responder: jiffies when the Request was complete
  * @peer: responder: the peer's address
  * @pd_len: bytes at @pd
  * @tell_len: bytes at @tell
  * @in_have: bytes in @in
  * @out_len: bytes in @out
- * @out_sent: those of them that TCP has taken
+ * @out_sent: bytes of @out that TCP took
  * @tell: the peer's private data for the user, in @in
  * @pd: initiator: the user's private data
- * @in: the peer's frame as it arrives
+ * @in: received part of the peer's frame
  * @out: our frame
  */
 struct kiw_startup {
@@ -164,12 +164,7 @@ struct kiw_startup {
 	u8			out[KIW_MPA_FRAME_MAX];
 };
 
-/**
- * struct kiw_sk_ops - callbacks of a socket
- * @data_ready: of struct sock
- * @state_change: likewise
- * @write_space: likewise
- */
+/* Callbacks of a socket, as in struct sock. */
 struct kiw_sk_ops {
 	void	(*data_ready)(struct sock *sk);
 	void	(*state_change)(struct sock *sk);
@@ -178,13 +173,13 @@ struct kiw_sk_ops {
 
 /**
  * struct kiw_ep_ops - role of an endpoint
- * @run: go on with the start-up, or with listening, with what happened; the mutex is held
- * @prepare: the endpoint is just made, and not known to anybody yet. May be NULL
- * @leave: the endpoint ends: let go of what is this role's; the mutex is held. May be NULL
+ * @run: continue the start-up, or listening, after events; mutex held
+ * @prepare: initialize a new endpoint that nobody can find yet; may be NULL
+ * @leave: the endpoint ends: release the role's resources; mutex held; may be NULL
  * @size: bytes of its structure, which begins with a struct kiw_ep
- * @initiates: the one that connects
- * @listens: a listener, which has no start-up
- * @quiet: iw_cm doesn't know of it
+ * @initiates: it connects
+ * @listens: a listener, without a start-up
+ * @quiet: unknown to iw_cm
  */
 struct kiw_ep_ops {
 	void	(*run)(struct kiw_ep *ep, unsigned long events);
@@ -198,39 +193,38 @@ struct kiw_ep_ops {
 
 /**
  * struct kiw_ep - endpoint
- * @inbox: what happened, references, and the work: the only place where the state machine runs and
- *	iw_cm is called
+ * @inbox: events, references, and the work, which alone runs the state machine and calls iw_cm
  * @ops: role
- * @dev: device; exists as long as the endpoint, by its ep_count
+ * @dev: device; its ep_count keeps it while the endpoint exists
  * @dev_link: in @dev->eps; protected by @dev->ep_lock
- * @timer: fires at @deadline, or earlier to try something again
- * @mutex: protects all that follows
+ * @timer: fires at @deadline, or earlier for a retry
+ * @mutex: protects all below
  * @state: see above
- * @announced: iw_cm was told, or is owed, a connection: it will be owed its close as well
- * @final: the last that iw_cm is ever to be told is told or owed
+ * @announced: a connection is reported to iw_cm, or the report is pending: its close will follow
+ * @final: the last report to iw_cm is sent or pending
  * @retired: the reference for being alive is dropped
  * @hooked: the socket's callbacks are ours
- * @retry: the work has to come back by @again
+ * @retry: the work must run again at @again
  * @timed: @deadline is valid
- * @told: @listener's user knows of the request and hasn't decided yet
+ * @told: the request is reported to @listener's user and undecided
  * @owed: KIW_OWED_*
  * @ird: for the next event
- * @ord: likewise
+ * @ord: for the next event
  * @status: for KIW_OWED_REPLY
  * @cookie: index in the table of requests, or 0
- * @retransmits: of the connection, those that the device's counter has
+ * @retransmits: of the connection, already in the device's counter
  * @acked: TCP's snd_una when @deadline was set, in CLOSING and LINGER
- * @user: in LINGER, the user that made the queue pair
+ * @user: in LINGER, the user that created the queue pair
  * @again: jiffies, valid with @retry
- * @deadline: jiffies at which the patience with the current state ends
+ * @deadline: jiffies when the time in the current state is over
  * @sock: the connection, or the listening socket
  * @saved: its own callbacks, valid while @hooked
  * @stream: the running connection, reference held
  * @qp: bound QP, reference held
- * @id: iw_cm's side of a connection, reference held; a listener has its own
+ * @id: iw_cm's side of a connection, reference held; a listener keeps it elsewhere
  * @listener: until the user has decided, reference held, or NULL
  * @wait_link: in @listener->waiting or ->ready unless @told; protected by @listener->lock
- * @su: NULL once the start-up is over and has been told, and in a listener
+ * @su: NULL in a listener, and once the start-up is over and reported
  */
 struct kiw_ep {
 	struct kiw_inbox	inbox;
@@ -270,19 +264,17 @@ struct kiw_ep {
 
 /**
  * struct kiw_listener - listening endpoint
- * @ep: what it has in common with the others; first, so that both are freed alike
+ * @ep: common part; first, so that both are freed alike
  * @lock: protects the rest
  * @serves: role of the endpoints of its connections
- * @id: iw_cm's listening side, reference held, or NULL once it stopped, or if iw_cm has no part in
- *	it
- * @waiting: endpoints without a complete Request, in the order of their numbers
- * @ready: endpoints with a complete Request that the user isn't told of yet, in the order of their
- *	numbers
+ * @id: iw_cm's listening side, reference held; NULL once stopped, or without iw_cm
+ * @waiting: endpoints without a complete Request, by number
+ * @ready: endpoints with a complete Request that is not reported yet, by number
  * @next_number: for the next connection
- * @num_waiting: how many there are in @waiting and @ready
- * @max_waiting: more are closed as soon as TCP hands them over
- * @num_told: requests that the user hasn't decided on
- * @max_told: the user's backlog; @num_told goes beyond only after %KIW_READY_PATIENCE
+ * @num_waiting: entries of @waiting and @ready
+ * @max_waiting: further connections are closed when TCP hands them over
+ * @num_told: undecided requests
+ * @max_told: the user's backlog; @num_told exceeds it only after %KIW_READY_PATIENCE
  */
 struct kiw_listener {
 	struct kiw_ep		ep;
@@ -389,22 +381,22 @@ bool kiw_listener_hears(struct kiw_listener *l);
 void kiw_listener_end(struct kiw_listener *l);
 
 /* port.c */
-/** kiw_port() - the TCP port that all hosts know */
+/** kiw_port() - TCP port for connections by number, the same on all hosts */
 u16 kiw_port(void);
 
-/** kiw_port_init() - prepare a new device; @serves is the role of its connections' endpoints */
+/** kiw_port_init() - prepare a new device; @serves: role of its connections' endpoints */
 void kiw_port_init(struct kiw_device *dev, const struct kiw_ep_ops *serves);
 
-/** kiw_port_ask() - as kiw_port_settle(), and quicker if the device listens already */
+/** kiw_port_ask() - kiw_port_settle(), quicker if the device already listens */
 int kiw_port_ask(struct kiw_device *dev);
 
 /**
- * kiw_port_near() - is an address that of another link of this host
+ * kiw_port_near() - does another link of this host own an address
  * @dev: device
  * @addr: address
- * @port: gets the port of that link's inner listener, or 0 while there is none
+ * @port: on true, port of that link's inner listener, or 0 without one
  *
- * Return: whether it is, and can't be reached by a socket that stays on its interface.
+ * Return: true if so, and a socket bound to its interface cannot reach it.
  */
 bool kiw_port_near(struct kiw_device *dev, const struct in6_addr *addr, u16 *port);
 

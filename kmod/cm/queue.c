@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Endpoints on behalf of a listener: those without a complete Request, and those with one that the
- * user isn't told of yet.
+ * Endpoints of a listener: those without a complete Request, and those with one that is not
+ * reported to the user yet.
  */
 #include "priv.h"
 
@@ -20,11 +20,11 @@ static struct in6_addr queue_peer(const struct sock *sk)
 }
 
 /**
- * kiw_listener_add() - have a connection wait on behalf of a listener
- * @l: listener; connections are added in the order in which TCP hands them over
+ * kiw_listener_add() - queue a connection at a listener
+ * @l: listener; call in the order of TCP's accept
  * @ep: endpoint, mutex held
  *
- * Return: false when there are too many already.
+ * Return: false: too many already.
  */
 bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 {
@@ -47,27 +47,27 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 }
 
 /*
- * The order in which the user is told is that in which TCP accepted the connections of a host,
- * since programs that open several at once expect the other side to see them in the order that they
- * were made. Their Requests may be complete in another one, since the endpoints' works run at the
- * same time at either end. That is all that is made good for: a Request that the network lost
- * comes later, and a connection without one holds up no other that the host makes after it.
+ * Report requests of a host in the order of TCP's accept: programs that open several connections at
+ * once expect the other side to see them in that order. Requests may complete in another order,
+ * since the works of endpoints run concurrently at either end. Only that is corrected: a Request
+ * that the network lost comes later, and a connection without one delays no later connection of its
+ * host.
  */
 static bool queue_same_peer(const struct kiw_ep *ep, const struct in6_addr *peer)
 {
 	return ipv6_addr_equal(&ep->su->peer, peer);
 }
 
-/* May the Request of a connection still be here before those of later ones? */
+/* May the Request of a connection still come before those of later ones? */
 static bool queue_is_awaited(struct kiw_ep *ep)
 {
 	if (!time_after(jiffies, ep->su->accepted + KIW_ORDER_PATIENCE))
 		return true;
-	/* Something arrived, which may be all of it. */
+	/* Bytes arrived, perhaps all of the Request. */
 	return work_busy(&ep->inbox.work);
 }
 
-/* Which Requests of a host needn't wait for others of it any more? */
+/* Release Requests of a host that need not wait for earlier ones any more. */
 static void queue_release(struct kiw_listener *l, const struct in6_addr *peer)
 {
 	const struct kiw_ep *awaited = NULL;
@@ -87,7 +87,7 @@ static void queue_release(struct kiw_listener *l, const struct in6_addr *peer)
 	}
 }
 
-/* The next request to tell the user of, or NULL. */
+/* The next request to report, or NULL. */
 static struct kiw_ep *queue_next(const struct kiw_listener *l)
 {
 	struct kiw_ep *ep;
@@ -100,7 +100,7 @@ static struct kiw_ep *queue_next(const struct kiw_listener *l)
 	return NULL;
 }
 
-/* Something has changed for @ep: another one's turn may have come. */
+/* After a change of @ep: notify the next endpoint if it is another. */
 static void queue_pass(const struct kiw_listener *l, const struct kiw_ep *ep)
 {
 	struct kiw_ep *next = queue_next(l);
@@ -111,8 +111,8 @@ static void queue_pass(const struct kiw_listener *l, const struct kiw_ep *ep)
 }
 
 /**
- * kiw_listener_leave() - have nothing to do with a listener any more
- * @ep: endpoint, mutex held; its user has decided, or it ends; needn't have a listener
+ * kiw_listener_leave() - leave the listener
+ * @ep: endpoint, mutex held, with or without a listener; its user has decided, or it ends
  */
 void kiw_listener_leave(struct kiw_ep *ep)
 {
@@ -137,8 +137,8 @@ void kiw_listener_leave(struct kiw_ep *ep)
 }
 
 /*
- * Is it its turn, and are there not too many that the user hasn't decided on? If not, it is
- * notified when others have been told, or have left, or comes back when it has waited long enough.
+ * Is it @ep's turn, and is there room in the backlog? If not, others notify the endpoint when they
+ * are reported or leave, or its work runs again after the longest wait.
  */
 static bool queue_may_tell(struct kiw_listener *l, struct kiw_ep *ep)
 {
@@ -161,14 +161,14 @@ static bool queue_may_tell(struct kiw_listener *l, struct kiw_ep *ep)
 }
 
 /**
- * kiw_listener_tell() - tell the user of a request
+ * kiw_listener_tell() - report a request to the user
  * @ep: endpoint with a listener, mutex held by its work
  * @event: CONNECT_REQUEST
  *
- * Once it succeeds, the end of the listener isn't the endpoint's any more.
+ * On success the endpoint no longer ends with its listener.
  *
- * Return: 0; -EAGAIN when it isn't its turn, the work will run again when it is; -ENOMEM;
- * -ECONNABORTED when the listener has gone.
+ * Return: 0; -EAGAIN: not its turn, and the work will run again; -ENOMEM; -ECONNABORTED: the
+ * listener is gone.
  */
 int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
 {
@@ -213,7 +213,7 @@ void kiw_listener_ready(struct kiw_ep *ep)
 }
 
 /**
- * kiw_listener_abort() - end those that the user doesn't know
+ * kiw_listener_abort() - end the endpoints unknown to the user
  * @l: listener; its socket is released
  */
 void kiw_listener_abort(struct kiw_listener *l)

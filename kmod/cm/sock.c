@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sockets of the connection manager: how they are made, bound and released, their addresses, their
- * callbacks until the stream takes over, and the start-up frames that go through them. All of it is
- * non-blocking.
+ * Sockets of the connection manager: creation, addresses, callbacks until the stream takes over,
+ * start-up frames, release. Nothing blocks.
  */
 #include "priv.h"
 
@@ -25,17 +24,17 @@
 #include "attach.h"
 #include "compat.h"
 
-/* Bytes that are dropped before others get their turn */
+/* Bytes to drop in one run of the work */
 #define SOCK_DROP_BATCH (1 << 20)
-/* Unanswered keepalive probes after which a connection is lost */
+/* Unanswered keepalive probes until a connection is lost */
 #define SOCK_PROBES 3
 
 /* --- making and releasing ------------------------------------------------------------------- */
 
 /**
- * kiw_sock_set_tos() - set the type of service of IPv4, and the traffic class of IPv6
+ * kiw_sock_set_tos() - set type of service (IPv4) and traffic class (IPv6)
  * @sock: socket, connected or not
- * @tos: both; the bits that are ECN's stay TCP's
+ * @tos: value; TCP keeps its ECN bits
  */
 void kiw_sock_set_tos(struct socket *sock, u8 tos)
 {
@@ -50,7 +49,7 @@ void kiw_sock_set_tos(struct socket *sock, u8 tos)
 	}
 }
 
-/* Interface that has an address, or NULL; RCU */
+/* Interface with an address, or NULL; RCU */
 static struct net_device *sock_addr_owner(struct net *net, const struct sockaddr_storage *addr)
 {
 	const struct sockaddr_in *four = (const struct sockaddr_in *)addr;
@@ -81,8 +80,8 @@ static bool sock_is_related(struct kiw_device *dev, struct net_device *owner)
 }
 
 /*
- * rdma_cm takes a device as one for the interface, for that interface's VLANs, and for the
- * interface that a VLAN is on: the first that fits. It is the address that tells them apart.
+ * rdma_cm uses the first device that is for the interface, one of its VLANs, or the interface below
+ * a VLAN. The address identifies the right interface.
  */
 static int sock_ifindex(struct kiw_device *dev, const struct sockaddr_storage *local)
 {
@@ -111,10 +110,10 @@ static bool sock_is_loopback(const struct sockaddr_storage *addr)
  * kiw_id_net() - namespace of the program that listens or connects
  * @id: iw_cm's side
  *
- * rdma_cm is iw_cm's only user: the context of its cm_ids is its own structure for an id, which
- * begins with the one that its users know.
+ * rdma_cm is iw_cm's only user: the context of its cm_ids is its own structure of an id, which
+ * begins with struct rdma_cm_id.
  *
- * Return: the namespace, without a reference.
+ * Return: the namespace, not referenced.
  */
 const struct net *kiw_id_net(const struct iw_cm_id *id)
 {
@@ -129,12 +128,12 @@ const struct net *kiw_id_net(const struct iw_cm_id *id)
  * @id: iw_cm's side
  * @local: local address
  *
- * To reach 127.0.0.1 or ::1, rdma_cm takes the first active device, of whatever namespace. The
- * process that connects means its own host. Called by that process. For any other address, rdma_cm
- * before Linux 6.6 takes the device with the MAC address of the interface, of whatever namespace,
- * too: there this is what keeps a namespace from using the devices of others.
+ * For 127.0.0.1 or ::1, rdma_cm uses the first active device of any namespace, but the process
+ * means its own host. The connecting process calls. For other addresses, rdma_cm before Linux 6.6
+ * uses the device with the interface's MAC address, also of any namespace: there only this check
+ * keeps a namespace from using devices of others.
  *
- * Return: the namespace, without a reference; NULL if @dev isn't for the one of @id.
+ * Return: the namespace, not referenced; NULL: @dev is not for the namespace of @id.
  */
 struct net *kiw_sock_net(struct kiw_device *dev, const struct iw_cm_id *id,
 			 const struct sockaddr_storage *local)
@@ -145,11 +144,11 @@ struct net *kiw_sock_net(struct kiw_device *dev, const struct iw_cm_id *id,
 }
 
 /**
- * kiw_sock_stay() - have a socket stay on the interface of its address
+ * kiw_sock_stay() - bind a socket to the interface of its address
  * @dev: device
- * @sock: socket without a connection; where it has an interface already, only a kernel thread or an
+ * @sock: socket without a connection; if bound to an interface already, only a kernel thread or an
  *	administrator may change that
- * @local: local address, or the wildcard for the device's own interface
+ * @local: local address, or the wildcard: the device's own interface
  *
  * Return: 0 or a negative errno.
  */
@@ -160,8 +159,8 @@ int kiw_sock_stay(struct kiw_device *dev, struct socket *sock,
 }
 
 /**
- * kiw_sock_roam() - have a socket stay on no interface
- * @sock: socket without a connection; a kernel thread calls
+ * kiw_sock_roam() - bind a socket to no interface
+ * @sock: socket without a connection; only for kernel threads
  *
  * Return: 0 or a negative errno.
  */
@@ -171,30 +170,32 @@ int kiw_sock_roam(struct socket *sock)
 }
 
 /**
- * kiw_sock_create() - make a socket that stays on the interface of its address
+ * kiw_sock_create() - create a socket bound to the interface of its address
  * @dev: device
- * @net: namespace; that of @dev lasts as long as its endpoints do, another one the socket keeps
- * @id: iw_cm's side, for the type of service, or NULL; an initiator has the peer's address there
- * @local: local address, or the wildcard for the device's own interface
- * @res: the socket
+ * @net: namespace; that of @dev outlives the endpoints; the socket keeps any other
+ * @id: iw_cm's side, for the type of service, or NULL; an initiator's holds the peer's address
+ * @local: local address, or the wildcard: the device's own interface
+ * @res: output
  *
- * The socket belongs to the cgroups of the task that makes it: there TCP's memory is charged, and
- * their BPF programs see the packets. An initiator's is made by the process that connects, and
- * serves all attempts. May have to load a protocol's module, hence the mutex of the endpoint isn't
- * held.
+ * The socket belongs to the cgroups of the calling task: they are charged for TCP's memory, and
+ * their BPF programs see the packets. The connecting process creates an initiator's socket, which
+ * serves all attempts. May load a protocol's module, so call without the mutex of the endpoint.
  *
  * Return: 0 or a negative errno.
  */
 int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_id *id,
 		    const struct sockaddr_storage *local, struct socket **res)
 {
-	/* Listeners on such an address stay on their devices' interfaces, or only one had it. */
+	/*
+	 * Listeners on a loopback address are bound to their devices' interfaces, or only one could
+	 * exist.
+	 */
 	bool loopback = id && id->m_remote_addr.ss_family && sock_is_loopback(local);
 	struct socket *sock;
 	int err;
 
 	err = sock_create_kern(net, local->ss_family, SOCK_STREAM, IPPROTO_TCP, &sock);
-	if (err == -ENFILE)	/* so it says when there is no memory for one */
+	if (err == -ENFILE)	/* means no memory here */
 		err = -ENOMEM;
 	if (err)
 		return err;
@@ -215,7 +216,7 @@ int kiw_sock_create(struct kiw_device *dev, struct net *net, const struct iw_cm_
 
 static u16 sock_addr_port(const struct sockaddr_storage *addr)
 {
-	/* The port stands at the same place in both families. */
+	/* Both families have the port at the same offset. */
 	return ntohs(((const struct sockaddr_in *)addr)->sin_port);
 }
 
@@ -229,13 +230,13 @@ static bool sock_port_is_ephemeral(struct sock *sk, u16 port)
 
 /**
  * kiw_sock_bind() - bind the socket of an initiator
- * @sock: socket; if it has a port from an earlier attempt, it stays as it is
+ * @sock: socket; unchanged if an earlier attempt bound a port
  * @addr: address and port
  *
- * rdma_cm numbers its own port space and hands out ephemeral ports without knowing which of them
- * TCP has given away. A port from that range is therefore only a wish: it is had if nobody else has
- * it, even with another peer or in TIME_WAIT. Other ports were chosen by somebody, and are had or
- * not; as for TCP's users, one in TIME_WAIT is no obstacle.
+ * rdma_cm numbers its own port space and hands out ephemeral ports without knowledge of TCP's. So a
+ * port of that range is only a wish, granted if no other socket has it, even with another peer or
+ * in TIME_WAIT. Other ports were chosen by a program: bind or fail. As for users of TCP, TIME_WAIT
+ * is no conflict.
  *
  * Return: 0 or a negative errno.
  */
@@ -256,36 +257,35 @@ int kiw_sock_bind(struct socket *sock, const struct sockaddr_storage *addr)
 			return err;
 		((struct sockaddr_in *)&any_port)->sin_port = 0;
 	}
-	/* TCP chooses the port when it knows the peer: it then is unique per peer only. */
+	/* TCP chooses the port when it knows the peer: unique per peer only. */
 	kiw_bind_address_no_port(sock->sk);
 	return kernel_bind(sock, kiw_sockaddr(&any_port), kiw_addr_len(addr));
 }
 
 /**
- * kiw_sock_disconnect() - break off an attempt to connect, so that there can be another one
+ * kiw_sock_disconnect() - break off an attempt to connect, so that another can follow
  * @sock: socket of an initiator, with its own callbacks
  *
- * A connection is reset, which leaves no TIME_WAIT in the way of the same pair of ports. The socket
- * keeps its cgroups, its options, and the port if it was bound to one; a port that TCP chose is
- * given back.
+ * Resets a connection, which leaves no TIME_WAIT that would block the same pair of ports. The
+ * socket keeps its cgroups, options, and a bound port; a port chosen by TCP is released.
  */
 void kiw_sock_disconnect(struct socket *sock)
 {
 	struct sockaddr nobody = { .sa_family = AF_UNSPEC };
 
-	/* Some kernels refuse it while a thread waits on the socket: none does. */
+	/* Some kernels refuse this while a thread waits on the socket; none does. */
 	kernel_connect(sock, kiw_sockaddr(&nobody), sizeof(nobody), 0);
 }
 
 /**
  * kiw_sock_close() - release a socket
  * @sock: socket with its own callbacks
- * @reset: don't let TCP deliver what it holds
+ * @reset: drop data that TCP still holds
  *
- * A kernel's socket mostly doesn't keep its namespace, hence TCP stops its timers when it is
- * released: what gets lost after that would never be sent again. A socket that shall close in order
- * gets a reference to the namespace, like that of a process, and TCP finishes by itself, unless the
- * peer acknowledges nothing for %KIW_CLOSE_SECS. That is over when the namespace is going.
+ * A kernel socket mostly does not keep its namespace, so TCP stops its timers on release and never
+ * resends lost data. For an orderly close the socket gets a reference to the namespace, like that
+ * of a process, and TCP finishes on its own, unless the peer acknowledges nothing for
+ * %KIW_CLOSE_SECS. This is impossible once the namespace goes.
  */
 void kiw_sock_close(struct socket *sock, bool reset)
 {
@@ -306,10 +306,10 @@ void kiw_sock_close(struct socket *sock, bool reset)
 }
 
 /**
- * kiw_sock_drop() - read and drop what has arrived
- * @sock: connection that was given up
+ * kiw_sock_drop() - read and drop received data
+ * @sock: abandoned connection
  *
- * Return: whether that was all.
+ * Return: true: no more data.
  */
 bool kiw_sock_drop(struct socket *sock)
 {
@@ -321,9 +321,9 @@ bool kiw_sock_drop(struct socket *sock)
 }
 
 /**
- * kiw_sock_keepalive() - have TCP look whether the peer is still there
+ * kiw_sock_keepalive() - let TCP probe whether the peer exists
  * @sock: connection
- * @secs: silence before it does; three probes without an answer take as long again
+ * @secs: silence before the first probe; three unanswered probes take as long again
  */
 void kiw_sock_keepalive(struct socket *sock, int secs)
 {
@@ -335,14 +335,13 @@ void kiw_sock_keepalive(struct socket *sock, int secs)
 
 /* --- addresses ------------------------------------------------------------------------------ */
 
-/** kiw_addr_len() - bytes of an address of either family */
 int kiw_addr_len(const struct sockaddr_storage *addr)
 {
 	return addr->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) :
 					     sizeof(struct sockaddr_in);
 }
 
-/** kiw_addr_unmap() - write an IPv4 address that is mapped into IPv6 as what it is */
+/** kiw_addr_unmap() - convert an IPv4 address mapped into IPv6 */
 void kiw_addr_unmap(struct sockaddr_storage *addr)
 {
 	struct sockaddr_in6 *six = (struct sockaddr_in6 *)addr;
@@ -357,14 +356,14 @@ void kiw_addr_unmap(struct sockaddr_storage *addr)
 }
 
 /**
- * kiw_addr_check() - is this an address that the device can have to do with
+ * kiw_addr_check() - can the device use an address
  * @dev: device
- * @addr: address; a link-local one without a scope gets it
+ * @addr: address; sets the scope of a link-local one without scope
  *
  * A scope would override the interface that the socket is bound to.
  *
- * Return: 0, -EAFNOSUPPORT, or -EADDRNOTAVAIL for a scope that isn't the device's interface nor
- * one that rdma_cm takes for it.
+ * Return: 0, -EAFNOSUPPORT, or -EADDRNOTAVAIL: the scope is neither the device's interface nor one
+ * that rdma_cm accepts for it.
  */
 int kiw_addr_check(struct kiw_device *dev, struct sockaddr_storage *addr)
 {
@@ -390,12 +389,12 @@ int kiw_addr_check(struct kiw_device *dev, struct sockaddr_storage *addr)
 }
 
 /**
- * kiw_sock_names() - addresses of a connected socket, IPv4 ones always as such
+ * kiw_sock_names() - addresses of a connected socket; never IPv4 mapped into IPv6
  * @sock: socket
- * @local: our end
- * @remote: the peer's
+ * @local: output, our end
+ * @remote: output, the peer's end
  *
- * Return: 0, or a negative errno when the connection is gone.
+ * Return: 0, or a negative errno: the connection is gone.
  */
 int kiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
 		   struct sockaddr_storage *remote)
@@ -418,10 +417,10 @@ int kiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
 /* --- callbacks ------------------------------------------------------------------------------ */
 
 /*
- * All three do this. sk_callback_lock keeps the endpoint: kiw_ep_unhook() takes it before the
- * endpoint may go. A socket that TCP made for a listener has our callbacks but no endpoint until it
- * is accepted; if a sockmap has taken it by then, what sk_user_data points to is the map's, which
- * its flags tell.
+ * Callback for all three events. sk_callback_lock keeps the endpoint: kiw_ep_unhook() takes that
+ * lock before the endpoint may go. A socket that TCP creates for a listener has our callbacks but
+ * no endpoint until it is accepted; if a sockmap took it before, sk_user_data points to the map's
+ * data, as its flags show.
  */
 static void sock_event(struct sock *sk)
 {
@@ -439,12 +438,12 @@ static void sock_event(struct sock *sk)
 }
 
 /**
- * kiw_ep_hook() - have the endpoint told what happens on its socket
- * @ep: endpoint, mutex held; the caller sees to it that the work looks at what happened before
- * @saved: for an accepted socket, those that the listening socket had at first: its own are a copy
- *	of its listener's
+ * kiw_ep_hook() - post events of the socket to the endpoint
+ * @ep: endpoint, mutex held; the caller makes the work check for earlier events
+ * @saved: for an accepted socket, the listening socket's original callbacks, since its own are a
+ *	copy of its listener's; else NULL
  *
- * Return: 0, or -EBUSY when the socket is somebody else's already, see kiw_sock_taken().
+ * Return: 0, or -EBUSY: another user owns the socket, see kiw_sock_taken().
  */
 int kiw_ep_hook(struct kiw_ep *ep, const struct kiw_sk_ops *saved)
 {
@@ -476,10 +475,10 @@ out_unlock:
 }
 
 /**
- * kiw_ep_unhook() - give the socket its own callbacks back
+ * kiw_ep_unhook() - restore the socket's own callbacks
  * @ep: endpoint, mutex held
  *
- * No callback finds the endpoint any more when this returns.
+ * Afterwards no callback finds the endpoint.
  */
 void kiw_ep_unhook(struct kiw_ep *ep)
 {
@@ -493,7 +492,7 @@ void kiw_ep_unhook(struct kiw_ep *ep)
 	lock_sock(sk);
 	write_lock_bh(&sk->sk_callback_lock);
 	rcu_assign_sk_user_data(sk, NULL);
-	/* TCP calls a listener's without any lock of it when a connection is ready. */
+	/* TCP calls a listener's callback without any lock of it when a connection is ready. */
 	WRITE_ONCE(sk->sk_data_ready, ep->saved.data_ready);
 	sk->sk_state_change = ep->saved.state_change;
 	sk->sk_write_space = ep->saved.write_space;
@@ -503,12 +502,7 @@ void kiw_ep_unhook(struct kiw_ep *ep)
 
 /* --- start-up frames ------------------------------------------------------------------------ */
 
-/**
- * kiw_ep_excess() - has the peer sent more than it may at this point
- * @ep: endpoint, mutex held
- *
- * Return: whether it has.
- */
+/** kiw_ep_excess() - did the peer send more than allowed by now; mutex held */
 bool kiw_ep_excess(struct kiw_ep *ep)
 {
 	struct sock *sk = ep->sock->sk;
@@ -522,11 +516,10 @@ bool kiw_ep_excess(struct kiw_ep *ep)
 }
 
 /**
- * kiw_ep_push() - send our frame, as far as there is room
+ * kiw_ep_push() - send our frame as far as there is room
  * @ep: endpoint, mutex held
  *
- * Return: 0 when all of it is sent; -EAGAIN when the callback will tell of room; else the
- * connection's error.
+ * Return: 0: all is sent; -EAGAIN: a callback will report room; else the connection's error.
  */
 int kiw_ep_push(struct kiw_ep *ep)
 {
@@ -549,13 +542,13 @@ int kiw_ep_push(struct kiw_ep *ep)
 }
 
 /**
- * kiw_ep_pull() - receive the peer's frame, as far as it is there, and not an byte beyond
+ * kiw_ep_pull() - receive the available part of the peer's frame, and no byte beyond
  * @ep: endpoint, mutex held
- * @kind: which frame is due
+ * @kind: expected frame
  * @frame: output
  *
- * Return: 0 when it is complete; -EAGAIN when more has to come; -EPROTO when it is malformed;
- * -ECONNRESET when the peer closed; else the connection's error.
+ * Return: 0: complete; -EAGAIN: more must arrive; -EPROTO: malformed; -ECONNRESET: the peer closed;
+ * else the connection's error.
  */
 int kiw_ep_pull(struct kiw_ep *ep, enum kiw_mpa_kind kind, struct kiw_mpa_frame *frame)
 {
