@@ -16,8 +16,8 @@
 /**
  * struct ud_group - a QP's membership of a group; protected by kiw_qp.mutex
  * @link: in kiw_ud.groups
- * @gid: the group, as the verb names it
- * @users: attachments: RDMA core has one for each LID, which means nothing here
+ * @gid: group, as in the verb
+ * @users: attachments: RDMA core counts one per LID, which means nothing here
  * @sock: its socket
  */
 struct ud_group {
@@ -28,8 +28,8 @@ struct ud_group {
 };
 
 /*
- * Verbs takes no address of IPv4 for a group that isn't multicast: ff0e::ffff:A.B.C.D stands for
- * the broadcast address A.B.C.D.
+ * Verbs refuses a non-multicast address of IPv4 as a group: ff0e::ffff:A.B.C.D stands for the
+ * broadcast address A.B.C.D.
  */
 static bool group_is_broadcast(const union ib_gid *gid)
 {
@@ -106,7 +106,7 @@ static int group_open(struct kiw_ud *ud, struct ud_group *group, u16 port)
 	err = sock_bindtoindex(group->sock->sk, dev->ifindex, true);
 	if (err)
 		goto release;
-	/* Every QP of a group has the same. */
+	/* All QPs of a group share the port. */
 	sock_set_reuseaddr(group->sock->sk);
 	kiw_ud_listen(ud, group->sock);
 	err = four ? group_bind_ipv4(group->sock, port, addr.s6_addr32[3],
@@ -133,7 +133,7 @@ static struct ud_group *group_find(struct kiw_ud *ud, const union ib_gid *gid)
 	return NULL;
 }
 
-/* Return: whether the QP is a member already, and then for one user more. */
+/* Count one more user of a membership. Return: false: the QP is no member yet. */
 static bool group_join_again(struct kiw_ud *ud, const union ib_gid *gid)
 {
 	struct ud_group *group;
@@ -146,7 +146,7 @@ static bool group_join_again(struct kiw_ud *ud, const union ib_gid *gid)
 	return group;
 }
 
-/* RDMA core attaches and detaches a QP by one thread at a time. */
+/* RDMA core serializes attach and detach of a QP. */
 int kiw_ud_join(struct kiw_ud *ud, const union ib_gid *gid)
 {
 	struct ud_group *group;

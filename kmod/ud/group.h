@@ -2,9 +2,9 @@
 /*
  * Datagram QPs in groups: multicast groups of IPv4 and IPv6, and broadcast addresses.
  *
- * Each membership is a UDP socket of its own, bound to the group and the port of groups, so that
- * UDP gives each QP of a group its copy, and none what it hasn't asked for. It only receives; the
- * datagrams come to the same callback as those for the QP's own port.
+ * Each membership is a UDP socket bound to the group and the port of groups: UDP gives each QP of a
+ * group its copy, and nothing else. The socket only receives, by the same callback as the QP's own
+ * port.
  */
 #ifndef KIWARP_UD_GROUP_H
 #define KIWARP_UD_GROUP_H
@@ -14,17 +14,18 @@
 struct kiw_ud;
 
 /**
- * kiw_ud_join() - make a QP a member of a group
- * @ud: QP's part; RDMA core lets one thread at a time join or leave
- * @gid: the group
+ * kiw_ud_join() - add a QP to a group
+ * @ud: QP's part; RDMA core serializes joins and leaves of a QP
+ * @gid: group
  *
- * A QP that is a member already, by another LID, has one membership more and gets one copy.
+ * A member that joins again, by another LID, counts one more membership and gets one copy. May
+ * sleep.
  *
- * Return: 0; -ENOMEM; -EADDRINUSE when another socket has the port of groups; or what IP says.
+ * Return: 0; -ENOMEM; -EADDRINUSE: another socket holds the port of groups; or IP's error.
  */
 int kiw_ud_join(struct kiw_ud *ud, const union ib_gid *gid);
 
-/** kiw_ud_leave() - end a membership; -EINVAL if there is none. RDMA core ends all that go */
+/** kiw_ud_leave() - end a membership; -EINVAL without one. RDMA core ends all of a QP that goes */
 int kiw_ud_leave(struct kiw_ud *ud, const union ib_gid *gid);
 
 #endif /* KIWARP_UD_GROUP_H */

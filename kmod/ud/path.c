@@ -11,12 +11,12 @@
 #include "gid.h"
 #include "ud.h"
 
-/* Protects what follows. Readers of the port need it only for a membership. */
+/* Protects all below. Readers of the port need it only for a membership. */
 static DEFINE_SPINLOCK(group_lock);
 static unsigned int group_port = 64791;
 static unsigned long group_members;
 
-/* Members have sockets with the port that there is. */
+/* Members' sockets are bound to the current port. */
 static int path_set_port(const char *val, const struct kernel_param *kp)
 {
 	unsigned int port;
@@ -33,7 +33,7 @@ static int path_set_port(const char *val, const struct kernel_param *kp)
 	return err;
 }
 
-/* Neither an ephemeral port nor one that anybody has had assigned */
+/* Neither ephemeral nor assigned to a service */
 static const struct kernel_param_ops port_ops = { .set = path_set_port, .get = param_get_uint };
 module_param_cb(group_port, &port_ops, &group_port, 0644);
 MODULE_PARM_DESC(group_port,
@@ -90,7 +90,7 @@ static void path_ipv4(struct kiw_ud_path *path, u16 port, __be32 from, __be32 to
 	path_control(path, SOL_IP, IP_PKTINFO, &info, sizeof(info));
 }
 
-/* A socket of IPv6 takes mapped addresses. The scope is that of the interface it is bound to. */
+/* A socket of IPv6 accepts mapped addresses. The scope is its interface. */
 static void path_ipv6(struct kiw_ud_path *path, u16 port, int ifindex,
 		      const struct in6_addr *from, const struct in6_addr *to)
 {
@@ -134,7 +134,7 @@ bool kiw_ud_path(const struct kiw_ud *ud, const struct kiw_ud_dest *dest, struct
 	return true;
 }
 
-/* Is the destination one that several receive at? That of a subnet's broadcast the target sees. */
+/* The target detects the broadcast address of a subnet. */
 bool kiw_ud_to_group(const struct kiw_ud_dest *dest)
 {
 	const struct in6_addr *to = (const struct in6_addr *)dest->dgid;

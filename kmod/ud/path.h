@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Datagram QPs: where a datagram goes. */
+/* Datagram QPs: destinations. */
 #ifndef KIWARP_UD_PATH_H
 #define KIWARP_UD_PATH_H
 
@@ -12,15 +12,15 @@
 
 struct kiw_ud;
 
-/* What verbs have for the number of a group's queue pairs */
+/* Number of a group's queue pairs in verbs */
 #define KIW_UD_GROUP_QPN 0xffffff
 
 /**
- * struct kiw_ud_path - addresses of a datagram, as a socket takes them
+ * struct kiw_ud_path - addresses of a datagram, as arguments of a socket
  * @to: destination
- * @to_len: bytes of it
+ * @to_len: bytes of @to
  * @control: source, hop limit, traffic class, and kiw_ud_path_segments()
- * @control_len: bytes of them
+ * @control_len: bytes of @control in use
  */
 struct kiw_ud_path {
 	union {
@@ -33,32 +33,32 @@ struct kiw_ud_path {
 	u32	control_len;
 };
 
-/** kiw_ud_group_port() - UDP port of groups: what %KIW_UD_GROUP_QPN stands for */
+/** kiw_ud_group_port() - UDP port of groups, for %KIW_UD_GROUP_QPN */
 u16 kiw_ud_group_port(void);
 
-/** kiw_ud_group_port_hold() - the same for a membership: it can't be changed any more */
+/** kiw_ud_group_port_hold() - kiw_ud_group_port() for a membership, which keeps it from changing */
 u16 kiw_ud_group_port_hold(void);
 
-/** kiw_ud_group_port_release() - that membership is over */
+/** kiw_ud_group_port_release() - end that membership */
 void kiw_ud_group_port_release(void);
 
 /**
- * kiw_ud_path() - where a request goes
+ * kiw_ud_path() - addresses for a request
  * @ud: QP's part, with its socket
- * @dest: what the request says
+ * @dest: destination in the request
  * @path: output
  *
- * Return: false if the request names no destination, or no source that fits.
+ * Return: false: the request names no destination, or no fitting source.
  */
 bool kiw_ud_path(const struct kiw_ud *ud, const struct kiw_ud_dest *dest, struct kiw_ud_path *path);
 
-/** kiw_ud_to_group() - do several receive what goes there; the broadcast of a subnet isn't known */
+/** kiw_ud_to_group() - is it a group or broadcast; that of a subnet is not detected */
 bool kiw_ud_to_group(const struct kiw_ud_dest *dest);
 
-/** kiw_ud_path_room() - bytes of a datagram that the interface's MTU has room for, 0 without one */
+/** kiw_ud_path_room() - bytes of a datagram that fit the interface's MTU; 0 without interface */
 u32 kiw_ud_path_room(const struct kiw_ud *ud, const struct kiw_ud_dest *dest);
 
-/** kiw_ud_path_segments() - have UDP cut what it gets into datagrams of @size bytes; once only */
+/** kiw_ud_path_segments() - let UDP cut its data into datagrams of @size bytes; once only */
 void kiw_ud_path_segments(struct kiw_ud_path *path, u16 size);
 
 #endif /* KIWARP_UD_PATH_H */

@@ -15,7 +15,7 @@ void kiw_ud_source_open(struct kiw_ud_source *src, const struct kiw_ud_packet *p
 	src->done = 0;
 }
 
-/* The bytes are mapped before the region is: mappings are given back in the reverse order. */
+/* Map the bytes before the region: mappings are released in reverse order. */
 static bool place_fill(struct kiw_ud_source *src)
 {
 	if (!src->n) {
@@ -44,7 +44,7 @@ enum kiw_region_fault kiw_ud_place(const struct kiw_owner *owner, struct kiw_ud_
 		src->n -= chunk;
 	}
 	kiw_region_set_aside(src->use);
-	/* The walk ends early for a datagram that is shorter than UDP says, which none is. */
+	/* The walk ends early only if a datagram is shorter than UDP says. */
 	WARN_ON_ONCE(n);
 	return KIW_REGION_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Datagram QPs: the payload of a datagram, and regions that it goes to. */
+/* Datagram QPs: copy the payload of a datagram into regions. */
 #ifndef KIWARP_UD_PLACE_H
 #define KIWARP_UD_PLACE_H
 
@@ -11,12 +11,12 @@ struct kiw_dgram;
 struct kiw_owner;
 
 /**
- * struct kiw_ud_packet - a datagram that has arrived
- * @skb: what it came in, from behind its UDP header on
- * @from: where it begins there: UDP gives the datagrams of a train in one
- * @len: its bytes, with the CRC at their end
- * @own: it came to the QP by its own number, not by a group
- * @use: of the region that the one before it was placed in
+ * struct kiw_ud_packet - a received datagram
+ * @skb: buffer, from behind its UDP header on
+ * @from: offset in @skb: UDP puts the datagrams of a train into one buffer
+ * @len: bytes, including the CRC at the end
+ * @own: addressed to the QP's own number, not to a group
+ * @use: of the region that holds the previous datagram
  */
 struct kiw_ud_packet {
 	struct sk_buff		*skb;
@@ -27,12 +27,12 @@ struct kiw_ud_packet {
 };
 
 /**
- * struct kiw_ud_source - the bytes to place; on the stack
+ * struct kiw_ud_source - bytes to place; on the stack
  * @walk: over the payload
- * @use: of the region that is placed in
+ * @use: of the target region
  * @p: next bytes
- * @n: how many of them lie at @p, the last time perhaps more than the payload has
- * @done: bytes of the payload that were walked over
+ * @n: bytes at @p, finally perhaps more than the payload
+ * @done: bytes of the payload that @walk returned
  */
 struct kiw_ud_source {
 	struct skb_seq_state	walk;
@@ -43,7 +43,7 @@ struct kiw_ud_source {
 };
 
 /**
- * kiw_ud_source_open() - begin with the payload of a datagram; kiw_ud_source_close() has to follow
+ * kiw_ud_source_open() - begin with a payload; kiw_ud_source_close() must follow
  * @src: source
  * @packet: datagram
  * @d: its header
@@ -58,10 +58,10 @@ static inline void kiw_ud_source_close(struct kiw_ud_source *src)
 
 /**
  * kiw_ud_place() - copy the next bytes into a region
- * @owner: the QP's, which is held
- * @src: source with @n bytes at least
+ * @owner: of the QP, which is held
+ * @src: source with at least @n bytes
  * @stag: region
- * @access: IB_ACCESS_* that is needed
+ * @access: needed IB_ACCESS_*
  * @addr: first byte
  * @n: bytes, not 0
  *

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A message is known by its sender's address and port and its number. A segment of one that is over
- * is dropped before it is placed: the program may be using the memory by now. What is over is
- * remembered by sender, see struct kiw_past. When there are more than KIW_UD_SENDERS, the longest
- * silent one is forgotten. A stranger needs the Q_Key and an STag to forge so many, and with these
- * could write there without any late segment.
+ * Sender address, port and message number identify a message. A segment of a completed one is
+ * dropped before it is placed: the program may use the memory by then. Completed messages are
+ * remembered by sender, see struct kiw_past. Beyond KIW_UD_SENDERS, the longest silent sender is
+ * forgotten. To forge so many, a stranger needs the Q_Key and an STag, and could then write there
+ * anyway.
  */
 #include "record.h"
 
@@ -28,20 +28,20 @@
 #include "proto/record.h"
 
 /*
- * How long a sender may be silent and is known as the same, in jiffies: the longest that a datagram
- * is under way in a network (RFC 9293 section 3.4.2). Then another may have the port.
+ * Jiffies of silence after which a sender may be another process: the longest lifetime of a
+ * datagram in a network (RFC 9293 section 3.4.2). Then the port may be reused.
  */
 #define RECORD_SILENCE (120 * HZ)
 
-/* Lists of senders: with these, struct kiw_ud_records is just below 64 KB */
+/* Lists of senders; keeps struct kiw_ud_records just below 64 KB */
 #define RECORD_LISTS 128
 
-/* Slots that a completion takes: struct kiw_cqe and struct kiw_cqe_record */
+/* Slots of a completion: struct kiw_cqe and struct kiw_cqe_record */
 #define RECORD_CQES 2
 
 /**
- * struct record_key - which message
- * @from: address of the sender; those of IPv4 are mapped
+ * struct record_key - identity of a message
+ * @from: address of the sender; IPv4 as a mapped one
  * @port: its UDP port
  * @id: number of the message
  */
@@ -52,10 +52,10 @@ struct record_key {
 };
 
 /**
- * struct record_slot - a message that is incomplete
- * @key: which one
+ * struct record_slot - an incomplete message
+ * @key: identity
  * @deadline: jiffies
- * @record: what of it has arrived
+ * @record: its received parts
  */
 struct record_slot {
 	struct record_key	key;
@@ -64,13 +64,13 @@ struct record_slot {
 };
 
 /**
- * struct record_sender - a sender of messages that are over
+ * struct record_sender - a sender of completed messages
  * @link: in one of kiw_ud_records.senders
  * @age: in kiw_ud_records.ages
- * @from: address; those of IPv4 are mapped
+ * @from: address; IPv4 as a mapped one
  * @port: UDP port
- * @last: jiffies when the last of its messages was over
- * @past: which were
+ * @last: jiffies when the last of its messages completed
+ * @past: its completed messages
  */
 struct record_sender {
 	struct hlist_node	link;
@@ -87,12 +87,12 @@ struct record_sender {
  * @timeout: jiffies
  * @seed: of the hashes
  * @open: slots in use
- * @hash: of the key of each slot, never 0; 0: the slot is free
- * @senders: of messages that are over, by address and port
- * @ages: all of @sender, the longest silent one at the end
- * @late: the work that looks for deadlines; queued as long as there are some
- * @slot: messages that are incomplete
- * @sender: those of @senders, and those that are still free
+ * @hash: of the key of each slot, never 0; 0: free slot
+ * @senders: of completed messages, by address and port
+ * @ages: all of @sender, longest silent one last
+ * @late: work that checks deadlines; queued while there are any
+ * @slot: incomplete messages
+ * @sender: entries of @senders, and free ones
  */
 struct kiw_ud_records {
 	struct kiw_ud		*ud;
@@ -153,7 +153,7 @@ static bool record_is_from(const struct record_sender *sender, const struct reco
 	       time_before(jiffies, sender->last + RECORD_SILENCE);
 }
 
-/* Is the message over? */
+/* Did the message complete before? */
 static bool record_is_past(struct kiw_ud_records *rs, const struct record_key *key)
 {
 	const struct record_sender *sender;
@@ -165,7 +165,7 @@ static bool record_is_past(struct kiw_ud_records *rs, const struct record_key *k
 	return false;
 }
 
-/* A message is over: its segments are late from now on. */
+/* A message completed: later segments are late. */
 static void record_remember(struct kiw_ud_records *rs, const struct record_key *key)
 {
 	struct hlist_head *senders = record_senders(rs, key);
@@ -188,7 +188,7 @@ known:
 	list_move(&sender->age, &rs->ages);
 }
 
-/* A message is over, and its slot is free. */
+/* Complete a message and free its slot. */
 static void record_end(struct kiw_ud_records *rs, struct record_slot *slot)
 {
 	record_remember(rs, &slot->key);
@@ -203,7 +203,7 @@ static struct kiw_cq *record_cq(const struct kiw_ud *ud)
 	return ud->core->rq.cq;
 }
 
-/* Room for the completion was kept. Return: as kiw_cq_add(). */
+/* Room is reserved. Return: as kiw_cq_add(). */
 static bool record_report(struct kiw_ud *ud, const struct record_key *key,
 			  const struct kiw_record *r, enum ib_wc_status status)
 {
@@ -223,7 +223,7 @@ static bool record_report(struct kiw_ud *ud, const struct record_key *key,
 	c.first.src_qp = key->port;
 	c.first.opcode = KIW_WR_RECORD;
 	c.first.status = status;
-	/* A sender knows nothing of what the target waits for. */
+	/* A sender cannot know which events the target waits for. */
 	c.first.flags = KIW_CQE_SOLICITED;
 	c.second.addr = r->write.to;
 	c.second.cookie = own->cookie;
@@ -238,7 +238,7 @@ static bool record_report(struct kiw_ud *ud, const struct record_key *key,
 	return kiw_cq_add_held(record_cq(ud), c.cqe, RECORD_CQES);
 }
 
-/* Report the incomplete messages that have waited long enough; with @all, the others, too. */
+/* Complete incomplete messages after their deadline; with @all, the others, too. */
 static void record_report_late(struct kiw_ud_records *rs, bool all, enum ib_wc_status status)
 {
 	struct record_slot *slot;
@@ -250,7 +250,7 @@ static void record_report_late(struct kiw_ud_records *rs, bool all, enum ib_wc_s
 			continue;
 		if (!all)
 			kiw_stat_inc(&rs->ud->dev->stats, KIW_STAT_UD_RECORD_TIMEOUTS);
-		/* A queue that is dead has told so. */
+		/* A dead queue has reported that already. */
 		record_report(rs->ud, &slot->key, &slot->record, status);
 		record_end(rs, slot);
 	}
@@ -299,7 +299,7 @@ static bool record_drop(struct kiw_ud *ud, enum kiw_stat why)
 	return true;
 }
 
-/* May the peer write to all of the message? One without bytes needs a region, too. */
+/* May the peer write the whole message? An empty one needs a region, too. */
 static bool record_may_write(const struct kiw_ud *ud, const struct kiw_dgram_write *w)
 {
 	return !kiw_region_check(&ud->core->own, w->stag, IB_ACCESS_REMOTE_WRITE, w->to,
@@ -324,7 +324,7 @@ static bool record_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 	return true;
 }
 
-/* The first segment that arrives of a message. Return: its slot, or NULL: it was dropped. */
+/* Begin a message at its first received segment. Return: its slot, or NULL: dropped. */
 static struct record_slot *record_begin(struct kiw_ud_records *rs, const struct record_key *key,
 					u32 hash, const struct kiw_dgram *d)
 {
@@ -356,7 +356,7 @@ static struct record_slot *record_begin(struct kiw_ud_records *rs, const struct 
 	return slot;
 }
 
-/* A message of several segments */
+/* Handle a segment of several. */
 static bool record_segment(struct kiw_ud_records *rs, const struct record_key *key,
 			   const struct kiw_ud_packet *packet, const struct kiw_dgram *d)
 {
@@ -375,7 +375,7 @@ static bool record_segment(struct kiw_ud_records *rs, const struct record_key *k
 	} else if (kiw_record_has(&slot->record, d->offset)) {
 		return record_drop(ud, KIW_STAT_UD_RECORD_LATE);
 	}
-	/* Where the region went meanwhile, the message stays incomplete, and is told in time. */
+	/* If the region is gone by now, the message stays incomplete until its deadline. */
 	if (!record_place(ud, packet, d))
 		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
 	slot->deadline = jiffies + rs->timeout;
@@ -387,7 +387,7 @@ static bool record_segment(struct kiw_ud_records *rs, const struct record_key *k
 	return added;
 }
 
-/* A message of one segment */
+/* Handle a message of one segment. */
 static bool record_whole(struct kiw_ud_records *rs, const struct record_key *key,
 			 const struct kiw_ud_packet *packet, const struct kiw_dgram *d)
 {
@@ -414,7 +414,7 @@ bool kiw_ud_record(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 	struct record_key key;
 
 	lockdep_assert_held(&ud->lock);
-	/* Groups are never written to. */
+	/* Peers never write to groups. */
 	if (!ud->records || !packet->own)
 		return record_drop(ud, KIW_STAT_UD_RECORD_REFUSED);
 	record_key_init(&key, packet->skb, d->write.id);
@@ -443,7 +443,7 @@ int kiw_ud_record_open(struct kiw_ud *ud, u32 timeout)
 	return 0;
 }
 
-/* Callbacks on their way out see that the QP isn't open, and don't come here. */
+/* Callbacks still running find the QP closed and do not come here. */
 void kiw_ud_record_close(struct kiw_ud *ud)
 {
 	if (!ud->records)

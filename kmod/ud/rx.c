@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Datagrams from UDP's queue. A datagram is judged before any of it is placed: its header, its CRC,
- * then its Q_Key. One that fails is counted and dropped without an answer; the QP goes on.
+ * Datagrams from UDP's queue. Header, CRC, then Q_Key are checked before any byte is placed. A
+ * datagram that fails is counted and dropped without an answer; the QP goes on.
  */
 #include "rx.h"
 
@@ -19,7 +19,7 @@
 #include "proto/crc.h"
 #include "proto/dgram.h"
 
-/* What follows a GRH on InfiniBand */
+/* Next header of a GRH on InfiniBand */
 #define UDRX_NEXTHDR_IB 0x1b
 
 /* --- judging -------------------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ static bool udrx_crc_good(const struct kiw_ud_packet *packet)
 
 	skb_prepare_seq_read(packet->skb, packet->from, end, &walk);
 	for (done = 0; done < covered; done += n) {
-		/* It may return more than was asked for. */
+		/* It may return more than requested. */
 		n = min(skb_seq_read(done, &p, &walk), covered - done);
 		if (!n)
 			break;
@@ -47,8 +47,8 @@ static bool udrx_crc_good(const struct kiw_ud_packet *packet)
 }
 
 /*
- * Did it come to an address of this host alone? What IPv4 would answer from is then that address.
- * Only the QP's own socket is told.
+ * Was it sent to an address of this host alone? Then IPv4 would answer from that address. Only the
+ * QP's own socket gets this information.
  */
 static bool udrx_is_unicast(const struct sk_buff *skb)
 {
@@ -57,7 +57,7 @@ static bool udrx_is_unicast(const struct sk_buff *skb)
 	return PKTINFO_SKB_CB(skb)->ipi_spec_dst.s_addr == ip_hdr(skb)->daddr;
 }
 
-/* Return: the counter of those that are dropped, or KIW_STAT_NUM. */
+/* Return: the counter of dropped datagrams to increase, or KIW_STAT_NUM. */
 static enum kiw_stat udrx_judge(const struct kiw_ud_packet *packet, struct kiw_dgram *d)
 {
 	u8 buf[KIW_DGRAM_HDR_MAX];
@@ -81,9 +81,9 @@ static enum kiw_stat udrx_judge(const struct kiw_ud_packet *packet, struct kiw_d
 /* --- placing -------------------------------------------------------------------------------- */
 
 /*
- * What a receiver finds in front of the message: the header of IP in the form of InfiniBand's GRH,
- * that of IPv4 as one of IPv6, with mapped addresses. ibv_create_ah_from_wc() understands it, which
- * would take any other form for one of RoCE, and then look for a GID of RoCE's.
+ * Build the header before the message: IP's in the form of InfiniBand's GRH, an IPv4 header as one
+ * of IPv6 with mapped addresses. ibv_create_ah_from_wc() understands this form; it takes any other
+ * for RoCE's and looks for a GID of RoCE.
  */
 static void udrx_grh(const struct kiw_ud_packet *packet, struct ipv6hdr *grh)
 {
@@ -127,7 +127,7 @@ static bool udrx_place(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 
 	udrx_grh(packet, &grh);
 	kiw_ud_source_open(&src, packet, d);
-	/* In front of the message */
+	/* Before the message */
 	src.p = (const u8 *)&grh;
 	src.n = KIW_GRH_LEN;
 	placed = udrx_to_list(&ud->core->own, &src, ud->recv.sge, KIW_GRH_LEN + d->payload_len);
@@ -187,12 +187,12 @@ static bool udrx_deliver(struct kiw_ud *ud, const struct kiw_ud_packet *packet,
 		kiw_stat_inc(stats, KIW_STAT_UD_QKEY_ERRORS);
 		return true;
 	}
-	/* Broadcasts, and groups that others have joined */
+	/* Broadcasts, and groups of other sockets */
 	if (packet->own && !udrx_is_unicast(packet->skb)) {
 		kiw_stat_inc(stats, KIW_STAT_UD_STRAYS);
 		return true;
 	}
-	/* The program couldn't be told of immediate data. */
+	/* The program cannot receive immediate data. */
 	if (d->has_imm && !(ud->core->caps & KIW_CAP_IMM)) {
 		kiw_stat_inc(stats, KIW_STAT_UD_MALFORMED);
 		return true;

@@ -9,12 +9,12 @@ struct kiw_ud;
 struct sk_buff;
 
 /**
- * kiw_ud_receive() - judge datagrams, place them and complete receive requests
+ * kiw_ud_receive() - check and place datagrams, complete receive requests
  * @ud: QP's part, under RCU; BH off
  * @skb: a datagram, or a train of them, from UDP's queue; the caller keeps it
- * @own: it came to the QP's own socket, which is a member of no group
+ * @own: from the QP's own socket, which is a member of no group
  *
- * Return: false if the QP is broken: nonsense in its ring, or no room for completions.
+ * Return: false: the QP is broken, by invalid ring contents or no room for completions.
  */
 bool kiw_ud_receive(struct kiw_ud *ud, struct sk_buff *skb, bool own);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A request becomes a datagram, or several, in memory of ours: nobody can change what a CRC covers.
- * Datagrams of one length to one destination make a train, also those of several requests, and UDP
- * gets a train in one call, without waiting. Then the requests are complete; where datagrams get is
- * nobody's promise.
+ * A request becomes one datagram or several in our own memory: nobody can change the bytes under a
+ * CRC. Datagrams of one length to one destination form a train, also those of several requests, and
+ * UDP gets a train in one call, without waiting. Then the requests complete; delivery is not
+ * promised.
  */
 #include "tx.h"
 
@@ -27,7 +27,7 @@ static bool udtx_is_write(const struct kiw_ud *ud)
 	return ud->req.wqe.opcode == KIW_WR_WRITE;
 }
 
-/* The Write that was taken; more bytes than segments have room for make them longer. */
+/* The current Write; its segments grow if they would be too many. */
 static struct kiw_dgram_write udtx_write(const struct kiw_ud *ud)
 {
 	return (struct kiw_dgram_write){
@@ -40,7 +40,7 @@ static struct kiw_dgram_write udtx_write(const struct kiw_ud *ud)
 	};
 }
 
-/* Controlled keys, which have the top bit set, only privileged programs can give to a QP. */
+/* Only privileged programs can give a QP a controlled key, with the top bit set. */
 static u32 udtx_qkey(const struct kiw_ud *ud)
 {
 	return ud->req.dest.qkey & BIT(31) ? READ_ONCE(ud->qkey) : ud->req.dest.qkey;
@@ -51,7 +51,7 @@ static bool udtx_is_send(const struct kiw_ud *ud)
 	return ud->req.wqe.opcode == KIW_WR_SEND || ud->req.wqe.opcode == KIW_WR_SEND_IMM;
 }
 
-/* As udtx_build_header() */
+/* As udtx_build_header(). */
 static u32 udtx_build_send(struct kiw_ud *ud, u8 *hdr, u32 *payload)
 {
 	const struct kiw_send_req *req = &ud->req;
@@ -69,8 +69,8 @@ static u32 udtx_build_send(struct kiw_ud *ud, u8 *hdr, u32 *payload)
 }
 
 /*
- * Write the header of the request's next datagram. Return: its length, and in @payload how many
- * bytes follow; or 0, and in @payload the request's status.
+ * Write the header of the request's next datagram. Return: its length, and in @payload the number
+ * of bytes that follow; or 0, and in @payload the request's status.
  */
 static u32 udtx_build_header(struct kiw_ud *ud, u8 *hdr, u32 *payload)
 {
@@ -118,12 +118,12 @@ static int udtx_build(struct kiw_ud *ud, const u8 *hdr, u32 hdr_len, u32 payload
 /* --- a train -------------------------------------------------------------------------------- */
 
 /*
- * Bytes of a train: any interface takes that much as one packet, with a long link header, IPv6's
- * and UDP's. What is longer is cut up in front of the interface.
+ * Most bytes of a train: any interface sends them as one packet, with a long link header, IPv6's
+ * and UDP's. Larger packets are cut before the interface.
  */
 #define TRAIN_MAX (GSO_LEGACY_MAX_SIZE - 1 - 128 - sizeof(struct ipv6hdr) - sizeof(struct udphdr))
 
-/* May a datagram of @len bytes to the request's destination be added? */
+/* Can a datagram of @len bytes to the request's destination join? */
 static bool udtx_train_takes(const struct kiw_ud *ud, u32 len)
 {
 	const struct kiw_ud_train *t = &ud->train;
@@ -147,7 +147,7 @@ static void udtx_train_add(struct kiw_ud *ud, u32 len)
 	t->last = len;
 }
 
-/* The request that was taken is over, or all of it is in the train. */
+/* The current request failed, or all of it is in the train. */
 static void udtx_req_end(struct kiw_ud *ud)
 {
 	if (ud->taken && udtx_is_write(ud))
@@ -157,8 +157,8 @@ static void udtx_req_end(struct kiw_ud *ud)
 }
 
 /*
- * Add the next datagram of the request that was taken. Return: the request's status, -ENOMEM, or
- * -EAGAIN when the train has to go first.
+ * Add the next datagram of the current request. Return: the request's status, -ENOMEM, or -EAGAIN:
+ * send the train first.
  */
 static int udtx_add(struct kiw_ud *ud)
 {
@@ -166,7 +166,7 @@ static int udtx_add(struct kiw_ud *ud)
 	u32 hdr_len, payload, len;
 	int ret;
 
-	/* Datagrams of a full train are shorter than a page: each is in two pieces at most. */
+	/* Datagrams of a full train are shorter than a page: at most two pieces each. */
 	BUILD_BUG_ON(2 * UDP_MAX_SEGMENTS > KIW_BATCH_PIECES);
 	BUILD_BUG_ON(KIW_UD_MAX_MSG != KIW_DGRAM_MAX_MSG);
 	BUILD_BUG_ON(KIW_UD_MAX_IMM_MSG != KIW_DGRAM_MAX_IMM_MSG);
@@ -222,7 +222,7 @@ static enum kiw_ud_sent udtx_fill(struct kiw_ud *ud)
 	return KIW_UD_SENT_SOME;
 }
 
-/* Return: what UDP says to @n bytes of the train, from the first that it doesn't have. */
+/* Send @n bytes of the train, from the first unsent one. Return: 0 or UDP's errno. */
 static int udtx_hand_over(struct kiw_ud *ud, struct kiw_ud_path *path, u32 n)
 {
 	struct kiw_batch *b = &ud->train.batch;
@@ -240,7 +240,7 @@ static int udtx_hand_over(struct kiw_ud *ud, struct kiw_ud_path *path, u32 n)
 	iov_iter_truncate(&msg.msg_iter, n);
 	ret = sock_sendmsg(ud->sock, &msg);
 	if (ret < 0)
-		return ret == -ENOBUFS ? -ENOMEM : ret;	/* so UDP says, too */
+		return ret == -ENOBUFS ? -ENOMEM : ret;	/* UDP's other errno */
 	kiw_traffic_sent(&ud->dev->stats, n, 0, DIV_ROUND_UP(n, ud->train.size));
 	b->sent += n;
 	return 0;
@@ -252,9 +252,9 @@ static bool udtx_may_wait(int ret)
 }
 
 /*
- * Give UDP what is left of the train. Where it doesn't take a train, for example since the way has
- * a smaller MTU than the interface, it gets one datagram after the other. Return: the status of the
- * train's requests; or -EAGAIN when UDP has no room, or -ENOMEM: what is left then stays.
+ * Give UDP the rest of the train. If UDP refuses a train, for example because the path has a
+ * smaller MTU than the interface, send one datagram after the other. Return: the status of the
+ * train's requests; -EAGAIN: no room in UDP, or -ENOMEM: the rest stays.
  */
 static int udtx_push(struct kiw_ud *ud)
 {
@@ -279,13 +279,13 @@ static int udtx_push(struct kiw_ud *ud)
 	}
 	if (udtx_may_wait(ret))
 		return ret;
-	/* No way leads there, or a packet filter doesn't want it. */
+	/* No route, or a packet filter drops it. */
 	return ret ? IB_WC_GENERAL_ERR : IB_WC_SUCCESS;
 }
 
 /*
- * The train is gone. All requests that were taken have ended with it, but one that isn't in it. If
- * UDP refused it, then also one that is in it in part; all went the same way.
+ * The train is gone, and with it all current requests but one that is not in it. If UDP refused the
+ * train, also one that is partly in it: all parts fail alike.
  */
 static void udtx_train_end(struct kiw_ud *ud, int status)
 {
@@ -312,8 +312,8 @@ void kiw_ud_unsend(struct kiw_ud *ud)
 /* --- the ring ------------------------------------------------------------------------------- */
 
 /*
- * UDP had no room. Return: whether it has now, and calls back no more. Either the callback sees the
- * flag, or we see what it made room of.
+ * UDP had no room. Return: true: there is room now, without a callback. Either the callback sees
+ * the flag, or we see the freed room.
  */
 static bool udtx_stall(struct kiw_ud *ud)
 {
@@ -343,7 +343,7 @@ static enum kiw_ud_sent udtx_next(struct kiw_ud *ud, int *budget)
 	if (status == -ENOMEM)
 		return KIW_UD_SENT_STARVED;
 	udtx_train_end(ud, status);
-	/* Memory may have been short for what the train had no need of. */
+	/* The failed allocation may have been for the next datagram. */
 	return sent == KIW_UD_SENT_STARVED ? KIW_UD_SENT_SOME : sent;
 }
 

@@ -2,10 +2,10 @@
 /*
  * Datagram queue pairs: the socket, the verbs and the doorbells.
  *
- * How one goes, in two steps. Unreachable: its number is withdrawn, RDMA core calls no verb of it
- * any more, and kiw_ud_close() clears @open under the lock, so that no callback uses it or queues
- * its work, which it then cancels. Released: the socket, and a grace period later struct kiw_ud,
- * which callbacks on their way out may still be looking at. kiw_ud_exit() waits for these.
+ * A QP ends in two steps. Unreachable: its number is withdrawn, RDMA core calls no verb of it any
+ * more, and kiw_ud_close() clears @open under the lock, so that no callback uses it or queues its
+ * work, and then cancels the work. Released: the socket, and a grace period later struct kiw_ud,
+ * which running callbacks may still read. kiw_ud_exit() waits for these callbacks.
  */
 #include "ud.h"
 
@@ -23,23 +23,23 @@
 #include "rx.h"
 #include "tx.h"
 
-/* Send buffer: UDP counts packets with their overhead, and the longest datagram is many of them */
+/* Send buffer, bytes: UDP counts packets with overhead, and the longest datagram is many packets */
 #define UD_SNDBUF_MIN (4 * 65536)
 
-/* Receive buffer: trains that several processors queue at the same time */
+/* Receive buffer, bytes: several processors may queue trains at once */
 #define UD_RCVBUF_MIN (16 * 65536)
 
-/* Packets that one callback takes */
+/* Most packets per callback */
 #define UD_READY_MAX 64
 
-/* Time until the next attempt where there is no memory, in jiffies */
+/* Jiffies until a retry for want of memory */
 #define UD_STARVED (HZ / 50)
 
 static struct workqueue_struct *ud_wq;
 
 /* --- states --------------------------------------------------------------------------------- */
 
-/* What is posted completes with a flush error. */
+/* Complete posted requests as flushed. */
 static void ud_flush(struct kiw_ud *ud)
 {
 	bool last = false;
@@ -56,7 +56,7 @@ static void ud_flush(struct kiw_ud *ud)
 		kiw_qp_raise_last_wqe(ud->ibqp);
 }
 
-/* Enter the error state; ud_flush() has to follow. */
+/* Enter the error state; ud_flush() must follow. */
 static void ud_enter_error(struct kiw_ud *ud)
 {
 	lockdep_assert_held(&ud->lock);
@@ -67,8 +67,8 @@ static void ud_enter_error(struct kiw_ud *ud)
 }
 
 /*
- * The process has ruined its rings, or left no room for completions. Its work flushes, since
- * callbacks don't have the send queue.
+ * The process ruined its rings, or left no room for completions. The work flushes, since callbacks
+ * do not hold the send queue.
  */
 static void ud_break(struct kiw_ud *ud)
 {
@@ -130,7 +130,7 @@ static void ud_count(struct sock *sk, const struct sk_buff *skb, int what)
 	__SNMP_INC_STATS(__UDPX_MIB(sk, skb->protocol == htons(ETH_P_IP)), what);
 }
 
-/* What UDP leaves to readers: the checksum, and its counters */
+/* UDP leaves the checksum and its counters to readers. */
 static bool ud_checksum_good(struct sock *sk, struct sk_buff *skb)
 {
 	if (skb_checksum_complete(skb)) {
@@ -149,8 +149,8 @@ static bool ud_has_queued(struct sock *sk)
 }
 
 /*
- * UDP has queued something: BH off. UDP calls for each packet, so that the call for what another
- * processor queues meanwhile is still to come.
+ * UDP queued a packet; BH off. UDP calls for each packet, so a call for packets that another
+ * processor queues meanwhile follows.
  */
 static void ud_data_ready(struct sock *sk)
 {
@@ -161,7 +161,10 @@ static void ud_data_ready(struct sock *sk)
 	rcu_read_lock();
 	ud = rcu_dereference_sk_user_data(sk);
 	for (i = 0; ud && i < UD_READY_MAX && ud_has_queued(sk); i++) {
-		/* None: another processor has it, or the socket had an error, which comes once. */
+		/*
+		 * None: another processor got it, or the socket reported an error, which it does
+		 * once.
+		 */
 		skb = skb_recv_udp(sk, MSG_DONTWAIT, &err);
 		if (!skb)
 			continue;
@@ -172,7 +175,7 @@ static void ud_data_ready(struct sock *sk)
 	rcu_read_unlock();
 }
 
-/* The kernel has freed a packet of the socket. */
+/* The kernel freed a packet of the socket. */
 static void ud_write_space(struct sock *sk)
 {
 	struct kiw_ud *ud;
@@ -189,7 +192,7 @@ static void ud_write_space(struct sock *sk)
 	rcu_read_unlock();
 }
 
-/* A socket for both IPs, or for IPv4 where there is no other */
+/* Create a socket for IPv4 and IPv6, or for IPv4 if there is no IPv6. */
 static int ud_make_socket(struct kiw_device *dev, struct socket **sock)
 {
 	int err = sock_create_kern(dev->net, AF_INET6, SOCK_DGRAM, IPPROTO_UDP, sock);
@@ -200,8 +203,8 @@ static int ud_make_socket(struct kiw_device *dev, struct socket **sock)
 }
 
 /*
- * Nothing of a group that others of the host have joined. A kernel may lack what is to be switched
- * off; kiw_ud_receive() looks, too.
+ * Refuse datagrams of groups that other sockets joined. Some kernels lack these options;
+ * kiw_ud_receive() checks, too.
  */
 static void ud_join_nothing(struct socket *sock)
 {
@@ -230,8 +233,8 @@ static int ud_bind(struct socket *sock, struct kiw_device *dev, u16 port)
 }
 
 /*
- * Datagrams wait in the socket's queue no longer than it takes to call ud_data_ready(), and not at
- * UDP's encapsulation callback, which gets the datagrams of a train one by one.
+ * Datagrams wait in the socket's queue only until ud_data_ready() runs. UDP's encapsulation
+ * callback would get the datagrams of a train one by one.
  */
 void kiw_ud_listen(struct kiw_ud *ud, struct socket *sock)
 {
@@ -239,17 +242,17 @@ void kiw_ud_listen(struct kiw_ud *ud, struct socket *sock)
 	int on = 1;
 
 #ifdef CONFIG_NET_RX_BUSY_POLL
-	/* Where net.core.busy_read is set, reading an empty queue would poll the interface. */
+	/* With net.core.busy_read, a read of an empty queue would poll the interface. */
 	WRITE_ONCE(sk->sk_ll_usec, 0);
 #endif
 	WRITE_ONCE(sk->sk_rcvbuf, max(sk->sk_rcvbuf, UD_RCVBUF_MIN));
-	/* Where that fails, each comes by itself. */
+	/* On failure each datagram comes alone. */
 	sock->ops->setsockopt(sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&on), sizeof(on));
 	rcu_assign_sk_user_data(sk, ud);
 	WRITE_ONCE(sk->sk_data_ready, ud_data_ready);
 }
 
-/* A callback may still have found the QP, and looks at @open. */
+/* A running callback may still hold the QP; it checks @open. */
 void kiw_ud_unlisten(struct socket *sock)
 {
 	rcu_assign_sk_user_data(sock->sk, NULL);
@@ -283,11 +286,11 @@ struct kiw_ud *kiw_ud_open(struct ib_qp *ibqp, struct kiw_core *core, struct mut
 	ud->mutex = mutex;
 	spin_lock_init(&ud->lock);
 	ud->state = IB_QPS_RESET;
-	kiw_rq_call(&core->rq);	/* the doorbell refuses what is posted */
+	kiw_rq_call(&core->rq);	/* the doorbell refuses requests */
 	ud->req.sge = ud->sge;
 	ud->recv.sge = ud->sge + core->sq.max_sge;
 	ud->seg_size = req->seg_size ?: KIW_RECORD_SEG_SIZE;
-	/* Peers remember messages of one that had the port before. */
+	/* Peers remember messages of a former owner of the port. */
 	ud->write_id = get_random_u32();
 	INIT_LIST_HEAD(&ud->groups);
 	INIT_DELAYED_WORK(&ud->work, ud_work);
@@ -302,11 +305,11 @@ struct kiw_ud *kiw_ud_open(struct ib_qp *ibqp, struct kiw_core *core, struct mut
 	ud->open = true;
 	ud->own = ud->sock->sk;
 	ud_join_nothing(ud->sock);
-	ip_sock_set_pktinfo(ud->sock->sk);	/* udrx_is_unicast() looks at it */
+	ip_sock_set_pktinfo(ud->sock->sk);	/* for udrx_is_unicast() */
 	kiw_ud_listen(ud, ud->sock);
 	ud_prepare(ud);
 	err = ud_bind(ud->sock, ud->dev, req->udp_port);
-	/* With it, one QP would keep all others of the namespace out of groups. */
+	/* On that port, one QP would exclude all others of the namespace from groups. */
 	if (!err && kiw_ud_port(ud) == kiw_ud_group_port())
 		err = -EADDRINUSE;
 	if (err) {
@@ -345,8 +348,8 @@ void kiw_ud_close(struct kiw_ud *ud)
 /* --- verbs ---------------------------------------------------------------------------------- */
 
 /*
- * librdmacm believes that all queue pairs of iWARP take rights, and none takes a Q_Key; it means
- * RDMA_UDP_QKEY then.
+ * librdmacm assumes that each queue pair of iWARP uses access rights and no Q_Key; then it means
+ * RDMA_UDP_QKEY.
  */
 static bool ud_is_rdma_cms(enum ib_qp_state from, enum ib_qp_state to, int mask)
 {
@@ -354,7 +357,7 @@ static bool ud_is_rdma_cms(enum ib_qp_state from, enum ib_qp_state to, int mask)
 	       mask == (IB_QP_STATE | IB_QP_ACCESS_FLAGS | IB_QP_PORT);
 }
 
-/* There is no order between datagrams, so nothing to drain: SQD and SQE aren't had. */
+/* Datagrams are unordered, so there is nothing to drain: SQD and SQE are not supported. */
 static bool ud_may_go(enum ib_qp_state from, enum ib_qp_state to, int mask)
 {
 	if (to == IB_QPS_SQD || to == IB_QPS_SQE)
@@ -382,7 +385,7 @@ static int ud_change(struct kiw_ud *ud, const struct ib_qp_attr *attr, int mask)
 	if (to == IB_QPS_RESET) {
 		kiw_ud_record_forget(ud);
 		kiw_rq_forget(&ud->core->rq);
-		kiw_rq_call(&ud->core->rq);	/* the doorbell refuses what is posted */
+		kiw_rq_call(&ud->core->rq);	/* the doorbell refuses requests */
 	} else if (from == IB_QPS_RESET) {
 		kiw_rq_open(&ud->core->rq);
 	}
@@ -417,7 +420,7 @@ void kiw_ud_query(const struct kiw_ud *ud, struct ib_qp_attr *attr, int mask)
 {
 	attr->qp_state = READ_ONCE(ud->state);
 	attr->cur_qp_state = attr->qp_state;
-	/* RDMA core asks with an empty mask for every user that lists resources. */
+	/* RDMA core queries with an empty mask for each user that lists resources. */
 	if (mask & IB_QP_QKEY)
 		attr->qkey = READ_ONCE(ud->qkey);
 	if (mask & IB_QP_SQ_PSN)
@@ -445,7 +448,7 @@ int kiw_ud_init(void)
 	return ud_wq ? 0 : -ENOMEM;
 }
 
-/* Sockets are gone; callbacks of theirs may be running their last lines. */
+/* Sockets are gone; their callbacks may still run. */
 void kiw_ud_exit(void)
 {
 	synchronize_net();
