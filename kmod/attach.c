@@ -2,14 +2,13 @@
 /*
  * The beginning and the end of a stream.
  *
- * How it ends, in two steps. Unreachable: kiw_stream_stop() takes QP mutex and socket lock, gives
- * the callbacks back and clears sk_user_data, so that no callback finds the stream; it clears
- * qp->stream, so that no doorbell does; and it clears s->inbox, so that the endpoint isn't told of
- * anything; loans that aren't over are left to themselves (lend.h). Then it waits for bell and
- * work, which are all that is left that was told before. Released: what remains are references that
- * a doorbell took a moment ago, each of which finds s->ibqp cleared under the socket lock and lets
- * go, and those of loans. The last one frees the memory; the socket's memory is held by sock_hold()
- * until then.
+ * It ends in two steps. Unreachable: kiw_stream_stop() takes QP mutex and socket lock, restores the
+ * callbacks and clears sk_user_data, so that no callback finds the stream; clears qp->stream, so
+ * that no doorbell does; and clears s->inbox, so that the endpoint gets no further events. It
+ * abandons loans that are not over (lend.h). Then it waits for bell and work, which may be queued
+ * from before. Released: doorbells may still hold references; each finds s->ibqp cleared under the
+ * socket lock and drops its own. Loans hold references, too. The last one frees the memory; until
+ * then sock_hold() keeps that of the socket.
  */
 #include "attach.h"
 
@@ -31,7 +30,7 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 {
 	u32 sges = qp->core.sq.max_sge + qp->core.rq.max_sge;
 	size_t need = max(offsetof(struct kiw_stream, sge[sges]), sizeof(struct kiw_stream));
-	/* What it is rounded up to is of use. */
+	/* kmalloc rounds the size up; use the rest for the Read queues. */
 	size_t size = kmalloc_size_roundup(need);
 	struct kiw_stream *s = kzalloc(size, GFP_KERNEL_ACCOUNT);
 
@@ -58,8 +57,8 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 }
 
 /*
- * With a CRC in use an FPDU waits in the socket until it is whole. The longest one has to find room
- * there, also where TCP's own limits are lower.
+ * With CRC, an FPDU waits in the socket until it is whole. The longest one must fit, also beyond
+ * TCP's own limits.
  */
 static void attach_window(struct kiw_stream *s, struct socket *sock)
 {
@@ -99,26 +98,26 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 		kiw_stream_put(s);
 		return ERR_PTR(-EBUSY);
 	}
-	/* Out-of-band bytes are bytes like all others. */
+	/* Handle out-of-band bytes like all others. */
 	sock_set_flag(sk, SOCK_URGINLINE);
 	kiw_no_task_frag(sk);
 	attach_window(s, sock);
 
 	s->ibqp = &qp->ibqp;
-	/* A responder's peer is there once it sends something. */
+	/* A responder's peer is connected once it sends. */
 	if (qp->by_number && first)
 		qp->peer->patient = false;
 	s->ss.core = &qp->core;
 	qp->closed = false;
 	kiw_session_start(&s->ss, tcp_sk(sk)->copied_seq, first);
-	/* The turn began before bytes were counted. */
+	/* Restart the turn, since bytes count only from here. */
 	s->turn = kiw_stream_received(s);
 	s->inbox = inbox;
 	kiw_inbox_get(inbox);
 	kref_get(&s->ref);
 	rcu_assign_pointer(qp->stream, s);
 	kiw_pump_hook(s);
-	/* What came in before the callbacks were ours. */
+	/* Handle data that preceded our callbacks. */
 	kiw_pump_start(s);
 	kiw_pump_unlock(s);
 	attached(qp);
@@ -126,10 +125,10 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	return s;
 }
 
-/* The QP leaves the stream: bring it to the state that it keeps. */
+/* Detach the QP from the stream, in its final state. */
 static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool orderly)
 {
-	/* The peer has not acknowledged in time what it got. */
+	/* The peer did not acknowledge all data in time. */
 	bool lost = !orderly && s->ss.tx.acked && kiw_tx_awaits(&s->ss);
 
 	kiw_stream_assert_held(s);
@@ -139,14 +138,14 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 	else
 		kiw_session_event(&s->ss, KIW_EV_CLOSE_DONE);
 	kiw_pump_act(s);
-	kiw_tx_drop(&s->ss);	/* nothing of it is charged to the socket any more */
-	/* The time for packets in queues, where there is any, is over. */
+	kiw_tx_drop(&s->ss);	/* no charge to the socket remains */
+	/* The time for packets in queues, if any, is over. */
 	kiw_lend_leave(s);
 	kiw_pump_act(s);
 	s->ss.todo = 0;
 	if (qp->by_number) {
 		qp->peer->untold = false;
-		/* One that never stood is as if it hadn't been. */
+		/* One that was never established does not count. */
 		if (s->ss.tx.gate) {
 			qp->peer->over = true;
 			qp->peer->patient = false;
@@ -155,7 +154,7 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 	if (qp->core.state == KIW_QP_IDLE) {
 		qp->closed = true;
 		if (kiw_qp_is_over(qp)) {
-			/* What is posted from now on is flushed by the doorbell. */
+			/* The doorbell flushes later requests. */
 			kiw_core_flush_sq(&qp->core);
 			kiw_rq_flush(&qp->core.rq, NULL);
 			kiw_qp_raise_last_wqe(&qp->ibqp);

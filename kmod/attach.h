@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The beginning and the end of a stream: a queue pair and a connection come together, and part. */
+/* Attach a connection to a queue pair as its stream, and detach it. */
 #ifndef KIWARP_ATTACH_H
 #define KIWARP_ATTACH_H
 
@@ -9,17 +9,16 @@
 struct socket;
 
 /**
- * kiw_sock_taken() - does somebody else handle what happens on a socket
- * @sk: socket that has no callbacks of ours; lock held
+ * kiw_sock_taken() - does another user own the socket
+ * @sk: socket without callbacks of ours; lock held
  *
- * A BPF program may put any socket of TCP into a sockmap as soon as it is connected. Callbacks and
- * operations of the socket are the map's then: both would lose what the other takes.
+ * A BPF program may put any TCP socket into a sockmap once it is connected. Then the map owns its
+ * callbacks and operations: each user would lose the data that the other reads.
  *
- * Return: whether there is somebody.
+ * Return: true: another user owns it.
  */
 bool kiw_sock_taken(const struct sock *sk);
 
-/** kiw_stream_of() - take a reference to the stream of a QP; NULL when it has none */
 static inline struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
 {
 	return kiw_stream_find(&qp->stream);
@@ -28,18 +27,17 @@ static inline struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
 /**
  * kiw_stream_start() - begin full operation on a connection
  * @qp: QP bound to the endpoint, still idle
- * @inbox: of the endpoint, which has taken its own callbacks off the socket
- * @sock: connected socket; stays the endpoint's, but nobody else may touch it until
+ * @inbox: of the endpoint, which has restored the socket's own callbacks
+ * @sock: connected socket; stays the endpoint's, but only the stream uses it until
  *	kiw_stream_stop()
  * @neg: outcome of the MPA start-up
- * @first: we don't wait for the peer's first FPDU, as the initiator doesn't; we then send the RTR
- *	message, if one was agreed on
+ * @first: do not wait for the peer's first FPDU, as an initiator; sends the RTR message, if agreed
  * @attached: called when the QP has the stream; its mutex is held
  *
- * Moves the QP to RTS, takes the socket's callbacks and looks at what has arrived. May sleep.
+ * Moves the QP to RTS, sets the socket's callbacks and handles received data. May sleep.
  *
- * Return: the stream with a reference for the caller, -ENOMEM, -EISCONN when the QP isn't idle any
- * more (moved to error, say), or -EBUSY when the socket is somebody else's, see kiw_sock_taken().
+ * Return: the stream, referenced for the caller; -ENOMEM; -EISCONN: the QP is no longer idle, such
+ * as in error; -EBUSY: another user owns the socket, see kiw_sock_taken().
  */
 struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, struct socket *sock,
 				    const struct kiw_mpa_result *neg, bool first,
@@ -48,22 +46,21 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 /**
  * kiw_stream_stop() - end full operation
  * @s: stream
- * @orderly: the connection came to its regular end; otherwise a QP that still works goes to the
- *	error state
+ * @orderly: the connection ended regularly; otherwise a working QP enters the error state
  *
- * Gives the socket its callbacks back, detaches the QP, moves it to its final state and flushes
- * what is left in its queues. When it returns no callback or work of the stream runs any more, and
- * the socket is the endpoint's alone: to be kept until TCP has delivered what it holds if @fin_sent
- * is set, else to be reset. Idempotent. May sleep, takes the QP's mutex.
+ * Restores the socket's callbacks, detaches the QP, moves it to its final state and flushes its
+ * queues. Afterwards no callback or work of the stream runs, and the socket is the endpoint's
+ * alone: to keep until TCP has delivered its data if @fin_sent is set, else to reset. Idempotent.
+ * May sleep, takes the QP's mutex.
  */
 void kiw_stream_stop(struct kiw_stream *s, bool orderly);
 
 /**
- * kiw_stream_call_back() - TCP is not to have pages of a process any more
+ * kiw_stream_call_back() - take back all pages of a process from TCP
  * @s: stream
  *
- * May sleep. Afterwards only packets that are on their way have some (lend.h). The connection goes
- * on, unless there is no memory for copies.
+ * May sleep. Afterwards only packets on their way hold pages (lend.h). The connection goes on,
+ * unless there is no memory for copies.
  */
 void kiw_stream_call_back(struct kiw_stream *s);
 

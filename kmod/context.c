@@ -27,10 +27,10 @@ int kiw_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	struct kiw_get_context_resp resp;
 	int err;
 
-	/* A process without our provider could do nothing here. */
+	/* Fail for a process without our provider, which could do nothing here. */
 	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
-	/* An earlier version sends nothing, a later one perhaps more than that. */
+	/* An earlier version sends nothing, a later one perhaps more. */
 	if (udata->inlen >= sizeof(req)) {
 		err = ib_copy_from_udata(&req, udata, sizeof(req));
 		if (err)
@@ -47,8 +47,8 @@ int kiw_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 }
 
 /*
- * A process imports the context that another one, or itself, has opened. What goes to processes is
- * what RDMA core's uverbs_copy_to() does: the module needn't depend on ib_uverbs for that.
+ * A process imports a context opened by another process or itself. Does the work of RDMA core's
+ * uverbs_copy_to(), without a dependency on ib_uverbs.
  */
 int kiw_query_ucontext(struct ib_ucontext *ibuctx, struct uverbs_attr_bundle *attrs)
 {
@@ -80,8 +80,8 @@ void kiw_dealloc_ucontext(struct ib_ucontext *ibuctx)
 }
 
 /*
- * That it exists tells RDMA core that a device may go while processes have it open. Nothing needs
- * to be done: the core destroys the objects, and mapped rings are plain memory.
+ * RDMA core requires this operation for removal of a device that processes have open. It needs no
+ * action: the core destroys the objects, and mapped rings are plain memory.
  */
 void kiw_disassociate_ucontext(struct ib_ucontext *ibuctx)
 {

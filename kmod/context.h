@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What a process has before it makes anything that works: its context, and protection domains */
+/* Contexts of processes, and their protection domains */
 #ifndef KIWARP_CONTEXT_H
 #define KIWARP_CONTEXT_H
 
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
-/* What ib_device.driver_def adds to the methods of RDMA core */
+/* Additions to RDMA core's methods, for ib_device.driver_def */
 extern const struct uapi_definition kiw_context_uapi[];
 
 /* Verbs; see struct ib_device_ops. */

@@ -35,13 +35,13 @@
 #error "kiwarp needs CONFIG_INFINIBAND_VIRT_DMA, which no kernel with HIGHMEM has"
 #endif
 
-/* Drivers in the kernel tree have theirs from this enumeration. */
+/* Drivers in the kernel tree are listed in this enumeration. */
 #define KIW_DRIVER_ID ((enum rdma_driver_id)KIWARP_DRIVER_ID)
 
 /* Version of the module, shown as that of the firmware */
 static const char device_version[] = KIWARP_VERSION;
 
-/* The three numbers at its head, 16 bits each, without what follows */
+/* Its first three numbers, 16 bits each */
 static u64 device_fw_version(void)
 {
 	u16 major, minor, patch;
@@ -74,7 +74,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_wr = KIW_MAX_QP_WR;
 	attr->max_send_sge = KIW_MAX_SGE;
 	attr->max_recv_sge = KIW_MAX_SGE;
-	/* The wire names one sink, but the response is placed by what we keep of the request. */
+	/* The wire names one sink, but responses are placed by the stored request. */
 	attr->max_sge_rd = KIW_MAX_SGE;
 	attr->max_srq = KIW_MAX_SRQ;
 	attr->max_srq_wr = KIW_MAX_QP_WR;
@@ -101,7 +101,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	return 0;
 }
 
-/* Lanes and rate that come closest to a speed in Mbit/s, not above it */
+/* Set the highest lanes and rate not above a speed in Mbit/s. */
 static void device_speed_to_ib(u32 speed, struct ib_port_attr *attr)
 {
 	static const struct {
@@ -160,15 +160,15 @@ static int device_get_port_immutable(struct ib_device *ibdev, u32 port,
 {
 	immutable->gid_tbl_len = KIW_GIDS;
 	immutable->pkey_tbl_len = 1;
-	/* Peers are named by addresses, which only a GRH has. */
+	/* Peers are named by addresses, which need a GRH. */
 	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP | RDMA_CORE_CAP_IB_GRH_REQUIRED;
 	return 0;
 }
 
 /*
- * One GID is the interface's hardware address, padded with zeros: before Linux 6.6, rdma_cm looks
- * for exactly this. It may not be zero, which would mean an empty slot. From 6.6 on, rdma_cm takes
- * slot 0, whatever is there, and its interface: so slot 0 is never empty.
+ * One GID is the interface's hardware address, padded with zeros: before Linux 6.6, rdma_cm
+ * searches for exactly this. Zero would mean an empty slot. From 6.6 on, rdma_cm uses slot 0 with
+ * any content, and its interface: so slot 0 is never empty.
  */
 static void device_mac(struct kiw_device *dev, const struct net_device *ndev, u8 *mac)
 {
@@ -180,9 +180,9 @@ static void device_mac(struct kiw_device *dev, const struct net_device *ndev, u8
 }
 
 /*
- * A GUID of eight bytes is the MAC address around the interface's index, marked as locally
- * administered. The index tells interfaces with one address apart, like a VLAN and what it is on;
- * kiw_netdev_attach() changes it where another device of ours has that GUID.
+ * The GUID is the MAC address around the interface's index, marked as locally administered. The
+ * index distinguishes interfaces with the same address, such as a VLAN and the interface below;
+ * kiw_netdev_attach() changes a GUID that another of our devices has.
  */
 static __be64 device_guid(const u8 *mac, int ifindex)
 {
@@ -210,9 +210,9 @@ static int device_query_gid(struct ib_device *ibdev, u32 port, int index, union 
 }
 
 /*
- * iWARP has no partitions, which 0 says. rdma_cm asks before it connects to 127.0.0.1 or ::1, over
- * whatever device, so there is an entry. With a key in it, such as the default partition's, and
- * GIDs of IPv6, libfabric listens on an address of InfiniBand's family, which rdma_cm refuses for
+ * iWARP has no partitions, shown as 0. rdma_cm reads the entry before it connects to 127.0.0.1 or
+ * ::1, over any device, so there is one. With a real key, such as the default partition's, and GIDs
+ * of IPv6, libfabric would listen on an address of InfiniBand's family, which rdma_cm refuses for
  * iWARP devices.
  */
 static int device_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
@@ -241,9 +241,9 @@ static struct ib_mr *device_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 }
 
 /*
- * We are a client of our own devices for one reason: clients are told first that a device goes, the
- * latest client before all others. Without this, rdma_cm would wait for every connection attempt to
- * end by itself, and a peer that doesn't answer would delay `rdma link delete` by minutes.
+ * Being a client of our own devices gives early notice: clients learn first that a device goes, the
+ * latest client before all others. Otherwise rdma_cm would wait for each connection attempt to end,
+ * and an unresponsive peer would delay `rdma link delete` by minutes.
  */
 static void device_set_ep_closed(struct kiw_device *dev, bool closed)
 {
@@ -252,13 +252,13 @@ static void device_set_ep_closed(struct kiw_device *dev, bool closed)
 	spin_unlock_bh(&dev->ep_lock);
 }
 
-/* Also when a device comes back that had only gone to another namespace. */
+/* Also runs when a device returns from a change of namespace. */
 static int device_client_add(struct ib_device *ibdev)
 {
 	if (ibdev->ops.driver_id != KIW_DRIVER_ID)
 		return -EOPNOTSUPP;
 	device_set_ep_closed(to_kiw_device(ibdev), false);
-	/* The link works without its port, which another program may hold: the log says so. */
+	/* The link works without its port, which another program may hold: see the log. */
 	kiw_port_settle(to_kiw_device(ibdev));
 	return 0;
 }
@@ -281,11 +281,10 @@ static struct ib_client device_client = {
 static struct workqueue_struct *device_farewell_wq;
 
 /*
- * rdma_cm's ids first cease to keep the device, and then give back their references to its GID
- * (cma_release_dev()). The work that frees a GID needs the table that the core frees with the
- * device, and it doesn't notice. There is no sleep between the two: a task that is in there
- * has got out when every task has been to sleep once, and what it queued has run when that queue
- * was flushed.
+ * rdma_cm's ids first drop the device, and then their references to its GID (cma_release_dev()).
+ * The work that frees a GID uses a table, which the core frees with the device without a check for
+ * such work. There is no sleep between the two steps: once each task has slept, none is in between,
+ * and a flush of that queue then runs all queued work.
  */
 static void device_farewell(struct work_struct *work)
 {
@@ -297,18 +296,18 @@ static void device_farewell(struct work_struct *work)
 }
 
 /*
- * The last that RDMA core asks of a device, from ib_dealloc_device(). It is called once, however
- * the device goes: by `rdma link delete`, by its interface or namespace, or with the module.
+ * RDMA core's last call for a device, from ib_dealloc_device(). Runs once, however the device goes:
+ * by `rdma link delete`, by its interface or namespace, or with the module.
  *
  * Unreachable: no verb is called any more, and all objects of all processes are destroyed; the
  * core's clients have left, rdma_cm among them with its ids, so no iw_cm call comes either. The
- * objects' own destruction proves that nothing of theirs runs. What may be left are endpoints that
- * a listener accepted in the meantime; after kiw_cm_abort_device() there are no new ones, and none
- * has a socket.
+ * objects' destruction proves that no code of theirs runs. Endpoints may remain that a listener
+ * accepted in the meantime; after kiw_cm_abort_device() there are no new ones, and none has a
+ * socket.
  *
- * Released: waits until the last endpoint has dropped its count, for which it needs nobody's help.
- * Then nothing points to the device but the list of netdev.c, which it leaves, and
- * device_farewell(), which has a reference and is all that may be running when this returns.
+ * Released: waits until the last endpoint drops its count, which needs no other help. Then only the
+ * list of netdev.c, which the device leaves, and device_farewell(), which holds a reference, refer
+ * to the device; only the latter may still run on return.
  */
 static void device_dealloc_driver(struct ib_device *ibdev)
 {
@@ -330,7 +329,7 @@ static void device_dealloc_driver(struct ib_device *ibdev)
 	queue_work(device_farewell_wq, &dev->farewell);
 }
 
-/* Programs expect both of every RDMA device; node_exporter up to 1.5 reads none without them. */
+/* Programs expect both files of each RDMA device; node_exporter up to 1.5 needs them. */
 static ssize_t hca_type_show(struct device *device, struct device_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "kiwarp\n");
@@ -377,7 +376,7 @@ DEVICE_OPTION(connect_timeout, CONNECT_TIMEOUT);
 DEVICE_OPTION(mpa_timeout, MPA_TIMEOUT);
 DEVICE_OPTION(keepalive, KEEPALIVE);
 
-/* Opens the port of the link, or closes it. Where the port is taken, nothing changes. */
+/* Opens or closes the port of the link. If the port is in use, nothing changes. */
 static ssize_t number_store(struct device *device, struct device_attribute *attr, const char *buf,
 			    size_t count)
 {
@@ -498,7 +497,7 @@ static const struct ib_device_ops device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, kiw_ucontext, ibuctx),
 };
 
-/* An unregistered device on @ndev; rtnl is held */
+/* Create an unregistered device on @ndev; rtnl is held. */
 static struct kiw_device *device_alloc(struct net_device *ndev)
 {
 	struct ib_device *ibdev;
@@ -535,7 +534,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 	ibdev->node_guid = device_guid(mac, ndev->ifindex);
 	strscpy(ibdev->node_desc, "kiwarp", sizeof(ibdev->node_desc));
 	strscpy(ibdev->iw_ifname, ndev->name, sizeof(ibdev->iw_ifname));
-	/* Ports are those of real TCP sockets, which nobody else can take. */
+	/* Ports belong to real TCP sockets, exclusively. */
 	ibdev->iw_driver_flags = IW_F_NO_PORT_MAP;
 	/* The doorbells */
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) |
@@ -549,7 +548,7 @@ static struct kiw_device *device_alloc(struct net_device *ndev)
 
 static bool device_supports(const struct net_device *ndev)
 {
-	/* The last is what tunnels have that carry bare IP packets. */
+	/* ARPHRD_NONE: tunnels of bare IP packets */
 	return ndev->type == ARPHRD_ETHER || ndev->type == ARPHRD_LOOPBACK ||
 	       ndev->type == ARPHRD_NONE;
 }
@@ -562,7 +561,7 @@ static int device_newlink(const char *name, struct net_device *ndev)
 	if (!device_supports(ndev))
 		return -EOPNOTSUPP;
 
-	/* The interface can neither go nor move until the device can be found by it. */
+	/* Keep the interface in place until the device can be found by it. */
 	rtnl_lock();
 	dev = device_alloc(ndev);
 	if (!dev) {
@@ -579,7 +578,7 @@ static int device_newlink(const char *name, struct net_device *ndev)
 	rtnl_unlock();
 
 	ib_mark_name_assigned_by_user(&dev->ibdev);
-	/* Others may unregister it as soon as it is registered: a reference to look at it. */
+	/* Others may unregister the device once it is registered: hold a reference. */
 	get_device(&dev->ibdev.dev);
 	err = ib_register_device(&dev->ibdev, name, NULL);
 	if (err)

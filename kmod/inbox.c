@@ -15,7 +15,7 @@ void kiw_inbox_post(struct kiw_inbox *inbox, unsigned long events)
 {
 	atomic_long_or(events, &inbox->events);
 	kiw_inbox_get(inbox);
-	/* If it is queued already it will see the events, and has its reference. */
+	/* A queued work will see the events, and holds its reference. */
 	if (!queue_work(inbox_wq, &inbox->work))
 		kiw_inbox_put(inbox);
 }
@@ -32,7 +32,7 @@ void kiw_inbox_queue_late(struct delayed_work *work, unsigned long delay)
 
 int kiw_inbox_start(void)
 {
-	/* A work may have to wait for a lock of some process: no other waits for that work. */
+	/* A work may wait for a process's lock; no other work waits for it meanwhile. */
 	inbox_wq = alloc_workqueue("kiwarp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, WQ_MAX_ACTIVE);
 	return inbox_wq ? 0 : -ENOMEM;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where an endpoint of the connection manager is told what happened. Streams and queue pairs know
- * the endpoint by its inbox only: they leave events there, and the endpoint's work finds them.
- * Events can't get lost, however often they come, and leaving one never waits.
+ * Events for an endpoint of the connection manager. Streams and queue pairs know only the
+ * endpoint's inbox: they post events, and the endpoint's work handles them. Events cannot be lost,
+ * however many, and posting never waits.
  */
 #ifndef KIWARP_INBOX_H
 #define KIWARP_INBOX_H
@@ -14,11 +14,11 @@
 
 /* Events; those from bit 16 on are the endpoint's own. */
 #define KIW_INBOX_ESTABLISHED	BIT(0)	/* responder: the peer's first message was good */
-#define KIW_INBOX_CLOSING	BIT(1)	/* an orderly end has begun: FIN sent or received */
+#define KIW_INBOX_CLOSING	BIT(1)	/* an orderly end began: FIN sent or received */
 #define KIW_INBOX_ENDED		BIT(2)	/* both directions are done, or the stream is dead */
 /*
  * Give up the connection or the attempt: the QP is destroyed or in error, or the device goes. The
- * consumer gets the event that it waits for, with an error.
+ * consumer gets its pending event with an error.
  */
 #define KIW_INBOX_ABORTED	BIT(3)
 #define KIW_INBOX_READY		BIT(4)	/* a QP that connects by number may send */
@@ -26,9 +26,9 @@
 /**
  * struct kiw_inbox - see above; part of the endpoint
  * @ref: the endpoint's references
- * @release: called with the last of them
- * @events: KIW_INBOX_*, what happened since the work last looked
- * @work: the endpoint's work; has a reference while it is queued
+ * @release: called when the last is dropped
+ * @events: KIW_INBOX_* since the last kiw_inbox_take()
+ * @work: the endpoint's work; holds a reference while queued
  */
 struct kiw_inbox {
 	refcount_t		ref;
@@ -37,12 +37,12 @@ struct kiw_inbox {
 	struct work_struct	work;
 };
 
-/** kiw_inbox_init() - prepare a zeroed inbox, with one reference for the caller */
+/** kiw_inbox_init() - prepare a zeroed inbox, with a reference for the caller */
 void kiw_inbox_init(struct kiw_inbox *inbox, work_func_t work,
 		    void (*release)(struct kiw_inbox *inbox));
 
 /**
- * kiw_inbox_post() - tell the endpoint what happened
+ * kiw_inbox_post() - post events to the endpoint
  * @inbox: inbox; the caller holds a reference or is the endpoint's stream
  * @events: KIW_INBOX_*
  *
@@ -50,7 +50,7 @@ void kiw_inbox_init(struct kiw_inbox *inbox, work_func_t work,
  */
 void kiw_inbox_post(struct kiw_inbox *inbox, unsigned long events);
 
-/** kiw_inbox_take() - all events since the last call; the work calls it */
+/** kiw_inbox_take() - all events since the last call; only for the endpoint's work */
 static inline unsigned long kiw_inbox_take(struct kiw_inbox *inbox)
 {
 	return atomic_long_xchg(&inbox->events, 0);
@@ -68,22 +68,22 @@ static inline void kiw_inbox_put(struct kiw_inbox *inbox)
 }
 
 /**
- * kiw_inbox_queue() - have a work done beside those of endpoints
+ * kiw_inbox_queue() - run a work beside those of endpoints
  * @work: work; may sleep
  */
 void kiw_inbox_queue(struct work_struct *work);
 
 /**
- * kiw_inbox_queue_late() - likewise, after a time; one that is queued already gets the new time
+ * kiw_inbox_queue_late() - same after a time; a queued work gets the new time
  * @work: work
  * @delay: jiffies
  */
 void kiw_inbox_queue_late(struct delayed_work *work, unsigned long delay);
 
-/** kiw_inbox_start() - prepare the works of endpoints, before there is a device; 0 or -ENOMEM */
+/** kiw_inbox_start() - create the workqueue, before the first device; 0 or -ENOMEM */
 int kiw_inbox_start(void);
 
-/** kiw_inbox_stop() - wait for the works that are still under way, when all devices are gone */
+/** kiw_inbox_stop() - wait for works under way, after the last device */
 void kiw_inbox_stop(void);
 
 #endif /* KIWARP_INBOX_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The peer of a queue pair that is connected by number: what the program says of it, and whether it
- * is still there.
+ * The peer of a queue pair that connects by number: the program's attributes, and detection of its
+ * loss.
  */
 #include "peer.h"
 
@@ -13,14 +13,14 @@
 #include "qp.h"
 
 /*
- * How long a peer may at least be silent, in jiffies: by then TCP has sent again three times, or a
- * probe has had its answer
+ * Shortest limit of a peer's silence, in jiffies: by then TCP has resent three times, or a probe
+ * got its answer
  */
 #define PEER_SILENCE_MIN (2 * HZ)
-/* rnr_retry with which messages wait for a receive without limit */
+/* rnr_retry for messages that wait for a receive without limit */
 #define PEER_RNR_ENDLESS 7
 
-/* Seconds that requests wait for a peer that was never there */
+/* Seconds that requests wait for a peer that was never connected */
 #define PEER_PATIENCE 20
 
 const struct kiw_manner kiw_manner_cm = { .lost = IB_WC_WR_FLUSH_ERR };
@@ -34,7 +34,7 @@ const struct kiw_manner kiw_manner_number = {
 
 /* --- is it there? --------------------------------------------------------------------------- */
 
-/* Jiffies after which a peer that doesn't answer is lost, or 0 for never */
+/* Jiffies until a silent peer is lost, or 0: never */
 static unsigned long peer_silence_limit(const struct kiw_path *path)
 {
 	u32 timeout = path->timeout & 31;
@@ -49,15 +49,15 @@ unsigned long kiw_peer_patience(const struct kiw_peer *peer)
 {
 	unsigned long silence = peer_silence_limit(&peer->path);
 
-	/* Where it was, it can't come again: even without a limit there is nothing to wait for. */
+	/* A connected peer that left cannot return: even without a limit, do not wait for ever. */
 	if (peer->over)
 		return silence ? silence : PEER_PATIENCE * HZ;
 	return silence ? PEER_PATIENCE * HZ : 0;
 }
 
 /*
- * Once the peer's TCP has the request of a Read, TCP has nothing to send that could stay without an
- * answer. So it probes for the peer meanwhile, whatever it does so for else.
+ * Once the peer's TCP has a Read's request, TCP has nothing to send that could stay unanswered. So
+ * it probes for the peer meanwhile, independent of the keepalive setting.
  */
 static void peer_change_probes(struct kiw_watch *watch, struct kiw_stream *s)
 {
@@ -65,7 +65,7 @@ static void peer_change_probes(struct kiw_watch *watch, struct kiw_stream *s)
 	struct tcp_sock *tp = tcp_sk(sk);
 	bool open;
 
-	/* Not kiw_pump_own(): nothing that is due may be left to this. */
+	/* Not kiw_pump_own(): nobody may leave pending work to this owner. */
 	lock_sock(sk);
 	open = sock_flag(sk, SOCK_KEEPOPEN);
 	sk->sk_prot->keepalive(sk, 0);
@@ -83,8 +83,8 @@ static void peer_change_probes(struct kiw_watch *watch, struct kiw_stream *s)
 }
 
 /*
- * Has the peer been silent for too long? While it takes no more data, TCP asks it ever more seldom,
- * and its silence means nothing.
+ * Has the peer been silent for too long? While it accepts no more data, TCP probes ever more
+ * rarely, so its silence means nothing.
  */
 static bool peer_is_silent(struct kiw_watch *watch, struct kiw_stream *s, unsigned long limit,
 			   unsigned long pause)
@@ -116,14 +116,14 @@ static void peer_watch_work(struct work_struct *work)
 	s = qp->by_number ? kiw_stream_of(qp) : NULL;
 	if (s && !limit && peer->watch.probes)
 		peer_change_probes(&peer->watch, s);
-	/* In other states the end has begun, and the endpoint limits it. */
+	/* In other states the end began, and the endpoint limits it. */
 	if (s && limit && READ_ONCE(qp->core.state) == KIW_QP_RTS) {
 		lost = peer_is_silent(&peer->watch, s, limit, pause);
 		if (!lost)
 			kiw_inbox_queue_late(&peer->watch.work, pause);
 	}
 	mutex_unlock(&qp->mutex);
-	/* As if TCP had given up by itself. */
+	/* As if TCP itself had given up. */
 	if (lost)
 		tcp_abort(s->sk, ETIMEDOUT);
 	if (s)
@@ -142,12 +142,12 @@ void kiw_qp_watch(struct kiw_qp *qp)
 	watch->probes = false;
 	watch->keep_time = HZ;
 	watch->keep_intvl = HZ;
-	watch->keep_count = MAX_TCP_KEEPCNT;	/* TCP itself doesn't give up before we do */
+	watch->keep_count = MAX_TCP_KEEPCNT;	/* TCP does not give up before us */
 	watch->keep_open = true;
 	kiw_inbox_queue_late(&watch->work, 0);
 }
 
-/* --- what the program says of it ------------------------------------------------------------ */
+/* --- the program's attributes --------------------------------------------------------------- */
 
 int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t late)
 {
@@ -174,7 +174,7 @@ int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t
 	qp->peer->limited = false;
 	qp->peer->untold = false;
 	qp->peer->begun = false;
-	/* What rdma_cm leaves open, the program that names its peer has set itself. */
+	/* A program that names its peer sets its rights itself. */
 	WRITE_ONCE(qp->core.own.access, qp->asked);
 	qp->by_number = true;
 	qp->core.flush = IB_WC_WR_FLUSH_ERR;
@@ -241,10 +241,10 @@ void kiw_peer_forget(struct kiw_qp *qp)
 	qp->peer->patient = false;
 	if (!qp->inbox)
 		return;
-	/* It gets nowhere any more: kiw_stream_start() looks for its inbox. */
+	/* The attempt cannot succeed: kiw_stream_start() compares the inbox. */
 	kiw_inbox_post(qp->inbox, KIW_INBOX_ABORTED);
 	if (rcu_access_pointer(qp->stream))
-		return;	/* the endpoint stops it, and lets go of the QP */
+		return;	/* the endpoint stops it and releases the QP */
 	kiw_inbox_put(qp->inbox);
 	qp->inbox = NULL;
 }
@@ -274,7 +274,7 @@ bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer)
 	return named;
 }
 
-/* The time that requests wait for the peer is another one. */
+/* Restart the time to wait for the peer with its new limit. */
 static void peer_await_anew(struct kiw_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
@@ -325,7 +325,7 @@ void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
 	const struct kiw_peer *peer = qp->peer;
 
 	lockdep_assert_held(&qp->mutex);
-	/* Nothing was negotiated yet: what the program has set. */
+	/* Nothing is negotiated yet: return the program's values. */
 	if (qp->core.state == KIW_QP_IDLE) {
 		attr->max_rd_atomic = min_t(u32, peer->ord, U8_MAX);
 		attr->max_dest_rd_atomic = min_t(u32, peer->ird, U8_MAX);
@@ -336,8 +336,8 @@ void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
 	attr->rnr_retry = peer->path.rnr_retry;
 	attr->min_rnr_timer = peer->path.min_rnr_timer;
 	/*
-	 * These let somebody else connect in the peer's place. RDMA core asks with an empty mask
-	 * for every user that lists resources.
+	 * These would let another program connect in the peer's place. RDMA core queries with an
+	 * empty mask for each user that lists resources.
 	 */
 	if (mask & IB_QP_AV)
 		peer_query_address(peer, &attr->ah_attr);

@@ -14,16 +14,11 @@ struct kiw_inbox;
 struct kiw_manner;
 struct kiw_qp;
 
-/**
- * struct kiw_path - what else a program sets for a peer that it names by number
- * @flow_label: as it was set
- * @traffic_class: likewise
- * @hop_limit: likewise
- * @mtu: enum ib_mtu, likewise
- * @timeout: likewise; with @retry_cnt, how long a peer may be silent
- * @retry_cnt: likewise
- * @rnr_retry: likewise; with 7 the peer lets messages wait for a receive without limit
- * @min_rnr_timer: likewise
+/*
+ * Other attributes of a peer named by number, as the program set them.
+ * @mtu: enum ib_mtu
+ * @timeout: with @retry_cnt, how long a peer may be silent
+ * @rnr_retry: 7: the peer lets messages wait for a receive without limit
  */
 struct kiw_path {
 	u32	flow_label;
@@ -37,15 +32,14 @@ struct kiw_path {
 };
 
 /**
- * struct kiw_watch - how long has a peer by number been silent
- * @work: looks at that from time to time, as long as there is a limit and a connection
- * @since: jiffies of the first look at which something may have been awaited all the time since
+ * struct kiw_watch - detects the silence of a peer by number
+ * @work: checks periodically while there are a limit and a connection
+ * @since: jiffies when the check first found the answer outstanding
  * @probes: TCP probes for the peer
- * @keep_time: what TCP's socket gets when @probes changes, and what it had until then: its
- *	keepalive_time
- * @keep_intvl: likewise: keepalive_intvl
- * @keep_count: likewise: keepalive_probes
- * @keep_open: likewise: SOCK_KEEPOPEN
+ * @keep_time: saved keepalive_time; swapped with the socket's when @probes changes
+ * @keep_intvl: same for keepalive_intvl
+ * @keep_count: same for keepalive_probes
+ * @keep_open: same for SOCK_KEEPOPEN
  */
 struct kiw_watch {
 	struct delayed_work	work;
@@ -58,28 +52,27 @@ struct kiw_watch {
 };
 
 /**
- * struct kiw_peer - the one QP that a QP connects to, by number
+ * struct kiw_peer - the only QP to which a QP connects by number
  * @qp: the QP that connects
- * @local: our address, one of the interface's; IPv4 ones are mapped
- * @remote: the peer's, of the same IP
- * @ends: the numbers of both QPs and the PSNs, as the peer is told
- * @gid_index: slot of @local when it was named
+ * @local: our address, one of the interface's; IPv4 as a mapped one
+ * @remote: the peer's address, of the same IP version
+ * @ends: numbers of both QPs and PSNs, as sent to the peer
+ * @gid_index: slot of @local when the peer was named
  * @path: see struct kiw_path
- * @ird: Reads that the peer may have outstanding
- * @ord: Reads that we may have outstanding
- * @over: its connection has ended: there is no other before RESET; changed while the QP is held
- * @limited: as the peer says, see struct kiw_number; set before there is a stream
- * @untold: the connection stands, and the peer expects the sq_psn @told_psn, which the program
- *	hasn't said yet
+ * @ird: outstanding Reads of the peer, at most
+ * @ord: our outstanding Reads, at most
+ * @over: its connection ended: there is no other before RESET; changed while the QP is held
+ * @limited: the peer's statement, see struct kiw_number; set before there is a stream
+ * @untold: connected, and the peer expects the sq_psn @told_psn, which the program has not set yet
  * @told_psn: valid with @untold
  * @patient: a request waits for the connection, until @deadline
  * @deadline: jiffies
- * @late: the work that looks whether the wait is over
+ * @late: work that checks @deadline
  * @watch: see struct kiw_watch
- * @begun: the program knows by IB_EVENT_COMM_EST that the peer has; changed while the QP is held
+ * @begun: IB_EVENT_COMM_EST reported that the peer has begun; changed while the QP is held
  *
- * The mutex of the QP protects it, but for @over, @limited and @begun. It is made by the
- * first modification that names a peer, and goes with the QP.
+ * The mutex of the QP protects all but @over, @limited and @begun. Created by the first
+ * modification that names a peer; freed with the QP.
  */
 struct kiw_peer {
 	struct kiw_qp		*qp;
@@ -101,88 +94,88 @@ struct kiw_peer {
 	struct kiw_watch	watch;
 };
 
-/* The manner of connections by rdma_cm, and of those by number; protocol.md has the reasons. */
+/* Manners of connections by rdma_cm, and by number; see protocol.md for the reasons. */
 extern const struct kiw_manner kiw_manner_cm;
 extern const struct kiw_manner kiw_manner_number;
 
 /**
- * kiw_peer_expect() - a change from INIT to RTR names a peer
+ * kiw_peer_expect() - name the peer in a change from INIT to RTR
  * @qp: QP; mutex held
  * @named: address, number and PSN
- * @late: what runs when requests have waited for it long enough
+ * @late: work function for the end of the requests' time to wait
  *
  * Return: 0, -EINVAL in another state, or -ENOMEM.
  */
 int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t late);
 
 /**
- * kiw_peer_ready() - a change from RTR or RTS to RTS, connected by now or not
+ * kiw_peer_ready() - change from RTR or RTS to RTS, connected or not
  * @qp: QP; mutex held
- * @attr: what is set
- * @mask: IB_QP_*, which of @attr
+ * @attr: new attributes
+ * @mask: IB_QP_* of @attr
  *
- * Return: 0; -EINVAL without a peer, without a PSN in RTR, or for more Reads than there can be;
- * -EACCES when the peer that is connected expects another PSN.
+ * Return: 0; -EINVAL without a peer, without a PSN in RTR, or for too many Reads; -EACCES: the
+ * connected peer expects another PSN.
  */
 int kiw_peer_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
 
-/** kiw_peer_keep() - keep what a program sets for the path to its peer; mutex held */
+/** kiw_peer_keep() - store a program's attributes of the path to its peer; mutex held */
 void kiw_peer_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
 
 /**
  * kiw_peer_query() - return the attributes that a program set
  * @qp: QP, by number; mutex held
- * @attr: gets it
- * @mask: IB_QP_*; the peer's address and number, and both PSNs, only where it names them
+ * @attr: output
+ * @mask: IB_QP_*; the peer's address and number, and both PSNs, are returned only if named here
  */
 void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr, int mask);
 
-/** kiw_peer_forget() - as kiw_qp_forget_peer(), mutex held */
+/** kiw_peer_forget() - as kiw_qp_forget_peer(); mutex held */
 void kiw_peer_forget(struct kiw_qp *qp);
 
-/** kiw_peer_free() - the QP goes, and nobody else refers to it; may sleep */
+/** kiw_peer_free() - the QP goes and is unreachable; may sleep */
 void kiw_peer_free(struct kiw_qp *qp);
 
 /**
- * kiw_qp_peer() - which QP is it to be connected to
+ * kiw_qp_peer() - get the peer of a QP
  * @qp: QP
- * @peer: gets what is known by now, but for the work
+ * @peer: output, except the works
  *
- * Return: false when none was named.
+ * Return: false: there is none.
  */
 bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer);
 
 /**
- * kiw_qp_meet() - what the peer says of its messages
+ * kiw_qp_meet() - store the peer's statement on its messages
  * @qp: QP, bound to the endpoint that is about to open
  * @limited: see struct kiw_number
  */
 void kiw_qp_meet(struct kiw_qp *qp, bool limited);
 
 /**
- * kiw_qp_proved() - compare the sq_psn that the peer expects, once the stream is there
+ * kiw_qp_proved() - compare the sq_psn that the peer expects, once there is a stream
  * @qp: QP
  * @inbox: of the endpoint
- * @psn: the PSN; it is kept for the change to RTS, if that is yet to come
+ * @psn: the PSN; stored for a later change to RTS
  *
- * Return: false when the program said another one.
+ * Return: false: the program set another one.
  */
 bool kiw_qp_proved(struct kiw_qp *qp, const struct kiw_inbox *inbox, u32 psn);
 
-/** kiw_peer_patience() - jiffies that requests wait for the peer, or 0 for no limit; mutex held */
+/** kiw_peer_patience() - jiffies that requests wait for the peer; 0: no limit; mutex held */
 unsigned long kiw_peer_patience(const struct kiw_peer *peer);
 
 /**
- * kiw_qp_forget_peer() - no connection by number is made any more, and one that there is ends
+ * kiw_qp_forget_peer() - stop connecting by number and end the current connection
  * @qp: QP
  *
- * Return: the inbox of the endpoint that the QP had for that, with a reference for the caller, or
- * NULL. When its work is through, the QP has no stream.
+ * Return: the inbox of the QP's endpoint, referenced for the caller, or NULL. After its work ran,
+ * the QP has no stream.
  */
 struct kiw_inbox *kiw_qp_forget_peer(struct kiw_qp *qp);
 
 /**
- * kiw_qp_watch() - a stream was attached: notice if its peer falls silent
+ * kiw_qp_watch() - detect the silence of the peer of a new stream
  * @qp: QP; mutex held
  */
 void kiw_qp_watch(struct kiw_qp *qp);

@@ -2,11 +2,11 @@
 /*
  * Queue pairs: the verbs.
  *
- * How one goes, in two steps. Unreachable: kiw_destroy_qp() marks it dying, so that no connection
+ * A QP ends in two steps. Unreachable: kiw_destroy_qp() marks it dying, so that no connection
  * starts; stops its stream and aborts its endpoint, which drops its references to the QP in its
  * work; and takes its number out of the table, where a look-up takes a reference under the table's
- * lock. Released: it waits for the last reference, which is iw_cm's or the endpoint's, and frees
- * the rings. The completion queues outlive it, because RDMA core counts their users.
+ * lock. Released: it waits for the last reference, which iw_cm or the endpoint holds, and frees the
+ * rings. The completion queues outlive it, because RDMA core counts their users.
  */
 #include "qp.h"
 
@@ -24,12 +24,12 @@
 #include "ud/ud.h"
 #include "proto/ddp.h"
 
-/* IB_ACCESS_FLUSH_GLOBAL and _PERSISTENT, which not every kernel names */
+/* IB_ACCESS_FLUSH_GLOBAL and _PERSISTENT, which some kernels lack */
 #define QP_ACCESS_FLUSH (BIT(8) | BIT(9))
 
-/* What peers can do to regions */
+/* Rights of peers on regions */
 #define QP_REMOTE_RIGHTS (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
-/* Time that packets in queues of this host get when a process destroys a QP, in jiffies */
+/* Jiffies that packets in queues of this host get when a process destroys a QP */
 #define QP_LOAN_PATIENCE (HZ / 4)
 
 #define QPN_MIN 0x10000		/* below: UDP ports, the numbers of datagram QPs */
@@ -51,8 +51,8 @@ void kiw_qp_rem_ref(struct ib_qp *ibqp)
 }
 
 /*
- * The reference is taken here, where the table can be locked: between this and iw_add_ref() iw_cm
- * has only a spinlock of its own. It calls both together, and iw_add_ref() for nothing else.
+ * Take the reference here, where the table can be locked: between this and iw_add_ref() iw_cm holds
+ * only a spinlock of its own. It calls both together, and iw_add_ref() for nothing else.
  */
 struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn)
 {
@@ -129,7 +129,7 @@ void kiw_qp_unbind(struct kiw_qp *qp, struct kiw_inbox *inbox)
 		kiw_inbox_put(inbox);
 }
 
-/* Have the endpoint of a QP give up, if there is one. */
+/* Make the endpoint of a QP give up, if there is one. */
 static void qp_abort_endpoint(struct kiw_qp *qp)
 {
 	mutex_lock(&qp->mutex);
@@ -155,12 +155,12 @@ static int qp_check_caps(const struct ib_qp_init_attr *attr)
 	return 0;
 }
 
-/* The receive requests of a QP with an SRQ are those of the SRQ. */
+/* A QP with an SRQ uses the SRQ's receive requests. */
 static int qp_use_srq(struct ib_qp *ibqp, struct ib_qp_cap *cap)
 {
 	if (!ibqp->srq)
 		return 0;
-	/* The buffers are checked against the QP's domain: it has to be theirs. */
+	/* Buffers are checked against the QP's domain, so the SRQ must share it. */
 	if (ibqp->srq->pd != ibqp->pd)
 		return -EINVAL;
 	cap->max_recv_wr = 0;
@@ -205,7 +205,7 @@ static int qp_respond(const struct kiw_qp *qp, struct ib_udata *udata)
 	return ib_copy_to_udata(udata, &resp, sizeof(resp));
 }
 
-/* Datagram QPs are numbered by their port. */
+/* A datagram QP's number is its port. */
 static int qp_number_ud(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 {
 	int ret;
@@ -249,7 +249,7 @@ static bool qp_check_request(const struct kiw_create_qp_req *req, enum ib_qp_typ
 	       req->record_timeout <= KIW_RECORD_MAX_TIMEOUT;
 }
 
-/* An earlier provider would take completions with immediate data for others. */
+/* An earlier provider would misread completions with immediate data. */
 static u8 qp_caps(u32 features, enum ib_qp_type type)
 {
 	u32 imm = type == IB_QPT_UD ? KIW_FEATURE_UD_IMM : KIW_FEATURE_IMM;
@@ -272,11 +272,11 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	ret = qp_check_caps(attr);
 	if (ret)
 		return ret;
-	/* Kernel consumers bring no rings of their own; they come later. */
+	/* Kernel consumers are not supported: they bring no rings. */
 	if (!udata)
 		return -EOPNOTSUPP;
 	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
-	/* An earlier provider doesn't know their slots. */
+	/* An earlier provider does not know their slots. */
 	if (attr->qp_type == IB_QPT_UD && !(uctx->features & KIW_FEATURE_UD))
 		return -EOPNOTSUPP;
 	if (udata->inlen < KIW_CREATE_QP_REQ_MIN ||
@@ -314,7 +314,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	ret = qp_alloc_queues(qp, uctx, &attr->cap);
 	if (ret)
 		goto put_owner;
-	/* What the slots hold is what is granted. */
+	/* Grant the full capacity of the slots. */
 	attr->cap.max_send_wr = qp->core.sq.entries;
 	attr->cap.max_recv_wr = qp->core.rq.entries;
 	attr->cap.max_inline_data = min_t(u32, qp->core.sq.map.stride - qp->core.sq.head,
@@ -326,7 +326,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	ret = qp_respond(qp, udata);
 	if (ret)
 		goto free;
-	/* Last: it is found only when it is whole. */
+	/* Last, so that only a complete QP can be found. */
 	ret = kiw_qp_is_ud(qp) ? qp_number_ud(qp, &req) : qp_number(qp);
 	if (ret)
 		goto free;
@@ -342,8 +342,8 @@ uncount:
 }
 
 /*
- * TCP holds pages of requests that are not complete, and the QP goes: the process may write to them
- * then. TCP gets copies, and what packets have is mostly gone in a moment.
+ * The QP goes while TCP holds pages of incomplete requests, to which the process may then write.
+ * TCP gets copies; packets mostly release their pages in a moment.
  */
 static void qp_end_loans(struct kiw_stream *s)
 {
@@ -358,7 +358,7 @@ static void qp_end_loans(struct kiw_stream *s)
 		kiw_lend_wait(&s->lend.count, QP_LOAN_PATIENCE);
 }
 
-/* The stream and the endpoint let go of the QP, which is dying: no connection starts any more. */
+/* Detach stream and endpoint of a dying QP; no connection starts any more. */
 static void qp_disconnect(struct kiw_qp *qp)
 {
 	struct kiw_stream *s = kiw_stream_of(qp);
@@ -392,13 +392,13 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	qp_free_queues(qp);
 	put_pid(qp->owner);
 	atomic_dec(&dev->num_qp);
-	/* The mutex stays usable: not every RDMA core has ceased to query the QP and to show it. */
+	/* Keep the mutex usable: some versions of RDMA core may still query and show the QP. */
 	return 0;
 }
 
 /* --- modify and query ---------------------------------------------------------------------- */
 
-/* The QP needn't be held: while it isn't, its state may be another one when this returns. */
+/* Without the QP held, its state may have changed on return. */
 static enum ib_qp_state qp_shown_state(const struct kiw_qp *qp)
 {
 	switch (READ_ONCE(qp->core.state)) {
@@ -423,7 +423,7 @@ static void qp_flush_idle(struct kiw_qp *qp)
 	kiw_rq_flush(&qp->core.rq, NULL);
 }
 
-/* The error state of a QP without a stream */
+/* Enter the error state without a stream. */
 static void qp_fail_idle(struct kiw_qp *qp)
 {
 	struct kiw_qp_step step = kiw_qp_next(qp->core.state, KIW_EV_MODIFY_ERR);
@@ -436,7 +436,7 @@ static void qp_fail_idle(struct kiw_qp *qp)
 		kiw_qp_raise_last_wqe(&qp->ibqp);
 }
 
-/* Drop what is posted to an idle QP. */
+/* Drop requests posted to an idle QP. */
 static void qp_forget(struct kiw_qp *qp)
 {
 	kiw_sq_forget(&qp->core.sq);
@@ -445,7 +445,7 @@ static void qp_forget(struct kiw_qp *qp)
 
 /* --- a peer that is named by number --------------------------------------------------------- */
 
-/* Fail what waits for the peer. Return: false if the QP has a stream, or another peer or state. */
+/* Fail requests that wait for the peer. Return: false: a stream, or another peer or state. */
 static bool qp_lose_idle(struct kiw_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
@@ -457,7 +457,7 @@ static bool qp_lose_idle(struct kiw_qp *qp)
 	return true;
 }
 
-/* Behind qp_lose_idle(), with no lock held */
+/* Call after qp_lose_idle(), without locks. */
 static void qp_tell_lost(struct kiw_qp *qp)
 {
 	kiw_stat_inc(&qp->dev->stats, KIW_STAT_CONNECT_FAILS);
@@ -476,7 +476,7 @@ void kiw_qp_give_up(struct kiw_qp *qp)
 		qp_tell_lost(qp);
 }
 
-/* Is the peer there? The stream of a dialed end begins before that. */
+/* Is the peer connected? The stream of a dialed end begins before. */
 static bool qp_is_met(struct kiw_qp *qp)
 {
 	struct kiw_stream *s = kiw_stream_of(qp);
@@ -490,7 +490,7 @@ static bool qp_is_met(struct kiw_qp *qp)
 	return met;
 }
 
-/* Requests have waited long enough for the peer: as if its acknowledgments were missing. */
+/* The time to wait for the peer is over: fail as for missing acknowledgments. */
 static void qp_peer_late(struct work_struct *work)
 {
 	struct kiw_peer *peer = container_of(to_delayed_work(work), struct kiw_peer, late);
@@ -501,7 +501,7 @@ static void qp_peer_late(struct work_struct *work)
 	if (qp_is_met(qp))
 		peer->patient = false;
 	over = peer->patient && time_after_eq(jiffies, peer->deadline);
-	/* It may be about to come: that is limited by its start-up. */
+	/* It may be connecting, which its start-up limits. */
 	if (over && rcu_access_pointer(qp->stream))
 		kiw_inbox_queue_late(&peer->late, HZ);
 	lost = over && qp_lose_idle(qp);
@@ -513,7 +513,7 @@ static void qp_peer_late(struct work_struct *work)
 		qp_tell_lost(qp);
 }
 
-/* A request was posted: may it wait for the connection? */
+/* May a posted request wait for the connection? */
 static bool qp_may_wait(struct kiw_qp *qp, bool send)
 {
 	lockdep_assert_held(&qp->mutex);
@@ -528,9 +528,9 @@ static bool qp_may_wait(struct kiw_qp *qp, bool send)
 /* --- the change of state -------------------------------------------------------------------- */
 
 /**
- * struct qp_change - what a modification asks for
- * @attr: as it came
- * @mask: likewise
+ * struct qp_change - a modification
+ * @attr: argument of the verb
+ * @mask: argument of the verb
  * @peer: QP to connect to, or NULL
  */
 struct qp_change {
@@ -539,7 +539,7 @@ struct qp_change {
 	const struct kiw_peer	*peer;
 };
 
-/* The new state of a QP without a stream */
+/* Change the state of a QP without a stream. */
 static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 {
 	enum ib_qp_state to = c->attr->qp_state;
@@ -550,7 +550,7 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 	case IB_QPS_RTR:
 		if (c->peer)
 			return kiw_peer_expect(qp, c->peer, qp_peer_late);
-		/* librdmacm asks for it before it accepts: nothing to do */
+		/* librdmacm does this before it accepts: no action */
 		return qp->core.state == KIW_QP_IDLE ? 0 : -EINVAL;
 	case IB_QPS_RTS:
 		return qp->core.state == KIW_QP_IDLE ? kiw_peer_ready(qp, c->attr, c->mask) :
@@ -560,7 +560,7 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 		step = kiw_qp_next(qp->core.state, KIW_EV_MODIFY_RESET);
 		if (!step.valid || (qp->core.state == KIW_QP_ERROR && to == IB_QPS_INIT))
 			return -EINVAL;
-		/* An error state that is left leaves empty rings behind. */
+		/* On leaving the error state the rings are empty. */
 		if (qp->core.state == KIW_QP_ERROR)
 			qp_flush_idle(qp);
 		if (to == IB_QPS_RESET) {
@@ -569,7 +569,7 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 		}
 		kiw_core_open_rings(&qp->core);
 		if (to == IB_QPS_RESET)
-			kiw_rq_call(&qp->core.rq);	/* the doorbell refuses what is posted */
+			kiw_rq_call(&qp->core.rq);	/* the doorbell refuses requests */
 		qp->closed = false;
 		kiw_peer_forget(qp);
 		WRITE_ONCE(qp->core.shown, to);
@@ -580,14 +580,14 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 		return 0;
 	case IB_QPS_SQD:
 	case IB_QPS_SQE:
-		/* Both sides may close, each any number of times. */
+		/* Both sides may close, any number of times. */
 		return qp->core.state == KIW_QP_ERROR || qp->closed ? 0 : -EINVAL;
 	default:
 		return -EINVAL;
 	}
 }
 
-/* The new state of a QP with a stream, locked. */
+/* Change the state of a QP with a stream, locked. */
 static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const struct qp_change *c)
 {
 	enum ib_qp_state to = c->attr->qp_state;
@@ -599,8 +599,8 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 	case IB_QPS_INIT:
 	case IB_QPS_RTR:
 		/*
-		 * rdma_init_qp_attr() gives both to a program that changes states by itself, when
-		 * iw_cm made the connection before. Nothing is to do; the peer may be closing.
+		 * rdma_init_qp_attr() returns both states to a program that changes states itself,
+		 * after iw_cm connected it. No action; the peer may be closing.
 		 */
 		return !qp->by_number && !c->peer &&
 		       (qp->core.state == KIW_QP_RTS ||
@@ -608,19 +608,19 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 	case IB_QPS_RTS:
 		if (!qp->by_number)
 			return qp->core.state == KIW_QP_RTS ? 0 : -EINVAL;
-		/* The peer may have gone already, or go: the program can't know that. */
+		/* The peer may be closing or gone: the program cannot know. */
 		if (qp->core.state != KIW_QP_RTS && qp->core.state != KIW_QP_CLOSING &&
 		    qp->core.state != KIW_QP_IDLE)
 			return -EINVAL;
 		ret = kiw_peer_ready(qp, c->attr, c->mask);
 		if (!ret && (c->mask & IB_QP_MAX_QP_RD_ATOMIC))
 			qp->core.ord = min_t(u16, qp->core.ord, c->attr->max_rd_atomic);
-		/* It is the peer of somebody else. */
+		/* It is another program's peer. */
 		if (ret == -EACCES)
 			kiw_session_event(&s->ss, KIW_EV_MODIFY_ERR);
 		return ret;
 	case IB_QPS_SQD:
-		/* What was posted before is to be sent before, even if no doorbell rang. */
+		/* Requests posted before are sent before, even without a doorbell. */
 		kiw_pump_settle(s);
 		if (qp->core.state == KIW_QP_RTS)
 			kiw_sq_rest(&qp->core.sq);
@@ -639,10 +639,10 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 }
 
 /*
- * rdma_cm takes a client's QP to INIT without any right and never comes back to it, and a server's
- * with Writes and Reads, since it knows no atomics of iWARP. So either means, with a change of
- * state, that the rights of the regions decide alone. A program that wants less says so without a
- * change of state, or grants something else. By number, the program says what it means.
+ * rdma_cm moves a client's QP to INIT without any right and never changes that, and a server's with
+ * Writes and Reads, since it knows no atomics of iWARP. So with a change of state, either means
+ * that only the regions' rights count. A program that wants less sets them without a change of
+ * state, or grants another set. By number, the program's rights count as they are.
  */
 static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
 {
@@ -654,7 +654,7 @@ static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
 	WRITE_ONCE(qp->core.own.access, access);
 }
 
-/* What a program sets beside the state */
+/* Store attributes besides the state. */
 static void qp_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	lockdep_assert_held(&qp->mutex);
@@ -664,8 +664,8 @@ static void qp_keep(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 }
 
 /*
- * By number, a send queue can't drain and go on later, as in InfiniBand: a connection that has
- * closed its direction has no way back.
+ * By number, a send queue cannot drain and go on later, unlike on InfiniBand: a connection cannot
+ * reopen a closed direction.
  */
 static bool qp_drains(const struct kiw_qp *qp, enum ib_qp_state to)
 {
@@ -697,7 +697,7 @@ static int qp_modify_state(struct kiw_qp *qp, const struct qp_change *c)
 
 	if (s)
 		kiw_stream_put(s);
-	/* A connection attempt of a QP in error is over. */
+	/* An error ends the QP's connection attempt. */
 	else if (!ret && c->attr->qp_state == IB_QPS_ERR)
 		qp_abort_endpoint(qp);
 	return ret;
@@ -706,16 +706,16 @@ static int qp_modify_state(struct kiw_qp *qp, const struct qp_change *c)
 int kiw_qp_check(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	/*
-	 * TCP and MPA see to what these are about: accepted in every state, and by number kept (see
-	 * struct kiw_path). Capacities don't come with a process's call; the provider refuses
-	 * others than it was granted.
+	 * TCP and MPA replace these: accepted in every state, and by number stored (struct
+	 * kiw_path). A process's call carries no capacities; the provider refuses all but the
+	 * granted ones.
 	 */
 	const int ignored = IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_PKEY_INDEX | IB_QP_PORT |
 			    IB_QP_PATH_MTU | IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
 			    IB_QP_MIN_RNR_TIMER | IB_QP_RQ_PSN | IB_QP_SQ_PSN |
 			    IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_CAP;
 	const int known = ignored | IB_QP_STATE | IB_QP_CUR_STATE | IB_QP_ACCESS_FLAGS;
-	/* More than the remote rights counts for regions, or means nothing here. */
+	/* Rights beyond the remote ones concern regions, or nothing here. */
 	const int rights = QP_REMOTE_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ACCESS_MW_BIND |
 			   QP_ACCESS_FLUSH | IB_ACCESS_OPTIONAL;
 
@@ -755,7 +755,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->mutex);
 	if (qp->dying) {
 		mutex_unlock(&qp->mutex);
-		return -EAGAIN;	/* RDMA core passes over it */
+		return -EAGAIN;	/* RDMA core skips it */
 	}
 	attr->qp_state = qp_shown_state(qp);
 	attr->cur_qp_state = attr->qp_state;
@@ -788,7 +788,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 /* --- doorbells ----------------------------------------------------------------------------- */
 
-/* Run a doorbell with the QP held. Return: -EAGAIN when it has got a stream meanwhile */
+/* Run a doorbell with the QP held. Return: -EAGAIN: it got a stream meanwhile. */
 static int qp_doorbell(struct kiw_qp *qp, bool send)
 {
 	struct kiw_stream *s = kiw_stream_of(qp);

@@ -3,18 +3,18 @@
  * Queue pairs.
  *
  * Locks, outermost first:
- *   kiw_qp.mutex        attach and detach of the stream, and everything while there is none
- *   socket lock         of the stream: all of kiw_qp.sq, .rq, .state while it is attached, and
- *                       all of struct kiw_stream; taken as owner in process context, as
- *                       bh_lock_sock by TCP when it calls back
- *   kiw_srq.lock        one shared receive queue
- *   kiw_cq.lock         one completion queue
+ *	kiw_qp.mutex	attach and detach of the stream, and everything while there is none
+ *	socket lock	of the stream: all of kiw_qp.sq, .rq, .state while it is attached, and all
+ *			of struct kiw_stream; as owner in process context, as bh_lock_sock in TCP's
+ *			callbacks
+ *	kiw_srq.lock	one shared receive queue
+ *	kiw_cq.lock	one completion queue
  * "The QP is held" below means: socket lock if a stream is attached, else the mutex. Datagram QPs
- * never have a stream; ud.h says what it means for theirs.
+ * never have a stream; see ud.h for theirs.
  *
- * References (kiw_qp.ref): the verbs object, iw_cm between iw_get_qp and iw_rem_ref, the endpoint
- * that has the QP. The number is taken out of the table before the first is dropped.
- * kiw_destroy_qp() waits for the last.
+ * References (kiw_qp.ref): the verbs object, iw_cm between iw_get_qp and iw_rem_ref, the bound
+ * endpoint. The number leaves the table before the first is dropped. kiw_destroy_qp() waits for the
+ * last.
  */
 #ifndef KIWARP_QP_H
 #define KIWARP_QP_H
@@ -35,22 +35,22 @@ struct kiw_ud;
 
 /**
  * struct kiw_qp - a queue pair
- * @ibqp: the part that RDMA core knows
+ * @ibqp: RDMA core's part
  * @dev: device
- * @core: what its sessions work on; @core.own.access and @core.manner are changed under @mutex, all
- *	else while the QP is held
+ * @core: part for its sessions; @core.own.access and @core.manner change under @mutex, all else
+ *	while the QP is held
  * @ref: see above
- * @dying: being destroyed, takes no connection any more; protected by @mutex
- * @asked: rights as the program has set them last; protected by @mutex
+ * @dying: being destroyed, accepts no connection; protected by @mutex
+ * @asked: rights that the program set last; protected by @mutex
  * @mutex: see above
- * @stream: connection in full operation; set and cleared with @mutex and socket lock held,
- *	read under RCU to take a reference
- * @ud: what a datagram QP has in place of @inbox; set as long as anybody can find the QP
+ * @stream: connection in full operation; changed with @mutex and socket lock held, read under RCU
+ *	to take a reference
+ * @ud: part of a datagram QP, in place of @inbox; set while the QP can be found
  * @inbox: of the endpoint that connects or serves this QP, reference held; protected by @mutex
- * @owner: thread group that created it, the only one that may connect it
- * @peer: the QP to connect to, if it is connected by number; see struct kiw_peer
+ * @owner: thread group that created the QP, and alone may connect it
+ * @peer: QP to connect to by number; see struct kiw_peer
  * @by_number: @peer is valid; changed under @mutex
- * @closed: idle after an orderly close, which may be asked for again; the QP is held
+ * @closed: idle after an orderly close, so that another close succeeds; the QP is held
  */
 struct kiw_qp {
 	struct ib_qp			ibqp;
@@ -77,7 +77,6 @@ static inline struct kiw_qp *to_kiw_qp(struct ib_qp *ibqp)
 	return container_of(ibqp, struct kiw_qp, ibqp);
 }
 
-/* kiw_qp_is_ud() - a datagram QP, which has neither a stream nor an endpoint */
 static inline bool kiw_qp_is_ud(const struct kiw_qp *qp)
 {
 	return qp->ibqp.qp_type == IB_QPT_UD;
@@ -90,21 +89,21 @@ static inline void kiw_qp_get(struct kiw_qp *qp)
 
 static inline void kiw_qp_put(struct kiw_qp *qp)
 {
-	/* Whatever waits for it frees the QP: only the address counts from here on. */
+	/* A waiter may free the QP now: use only the address. */
 	if (refcount_dec_and_test(&qp->ref)) {
-		smp_mb__after_atomic();	/* as wake_up_var() wants it */
+		smp_mb__after_atomic();	/* required by wake_up_var() */
 		wake_up_var(&qp->ref);
 	}
 }
 
 /**
- * kiw_qp_is_over() - is what is posted flushed at once?
+ * kiw_qp_is_over() - are posted requests flushed at once
  * @qp: QP, held
  *
- * In error, and after an orderly close: the process may not know of it yet, and may wait for what
- * it posts. By number there may be another connection for that.
+ * After an orderly close the process may not know of it yet, and may wait for its requests. By
+ * number they wait for another connection.
  *
- * Return: whether it is.
+ * Return: true: in error, or closed in order and not by number.
  */
 static inline bool kiw_qp_is_over(const struct kiw_qp *qp)
 {
@@ -112,7 +111,7 @@ static inline bool kiw_qp_is_over(const struct kiw_qp *qp)
 	       (qp->core.state == KIW_QP_IDLE && qp->closed && !qp->by_number);
 }
 
-/* kiw_qp_await_peer() - a request waits for the peer, from the first one on; mutex held */
+/* kiw_qp_await_peer() - start the time to wait for the peer at the first request; mutex held */
 static inline void kiw_qp_await_peer(struct kiw_qp *qp)
 {
 	unsigned long patience = kiw_peer_patience(qp->peer);
@@ -136,61 +135,61 @@ void kiw_qp_rem_ref(struct ib_qp *ibqp);
 struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn);
 
 /**
- * kiw_qp_modify() - change a connected QP, as ib_device_ops.modify_qp
+ * kiw_qp_modify() - modify a connected QP, as ib_device_ops.modify_qp
  * @qp: QP
- * @attr: what to change
- * @mask: IB_QP_*, which of @attr; not the address nor number of a peer
- * @peer: the QP to connect to, for a change to RTR, or NULL; those of its fields that come with
- *	@attr needn't be set
+ * @attr: new attributes
+ * @mask: IB_QP_* of @attr, without address and number of a peer
+ * @peer: for a change to RTR, the QP to connect to, or NULL; members that come with @attr may be
+ *	unset
  *
- * Return: 0, -EINVAL or -EOPNOTSUPP for what can't be changed so, or -ENOMEM.
+ * Return: 0, -EINVAL or -EOPNOTSUPP for an invalid change, or -ENOMEM.
  */
 int kiw_qp_modify(struct kiw_qp *qp, struct ib_qp_attr *attr, int mask,
 		  const struct kiw_peer *peer);
 
 /**
- * kiw_qp_check() - would kiw_qp_modify() refuse this whatever becomes of the connection
+ * kiw_qp_check() - check a kiw_qp_modify() as far as the connection's state does not matter
  * @qp: QP
- * @attr: what to change
- * @mask: IB_QP_*, which of @attr
+ * @attr: new attributes
+ * @mask: IB_QP_* of @attr
  *
- * Return: 0, or what that would return.
+ * Return: 0 or its error.
  */
 int kiw_qp_check(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask);
 
 /**
- * kiw_qp_doorbell() - the process has posted to a connected QP
+ * kiw_qp_doorbell() - the process posted to a connected QP
  * @qp: QP
- * @send: to the send ring, else to the receive ring
+ * @send: to the send ring, else the receive ring
  *
- * Return: 0, or -EINVAL when nothing may be posted in this state.
+ * Return: 0, or -EINVAL: this state forbids posting.
  */
 int kiw_qp_doorbell(struct kiw_qp *qp, bool send);
 
 /**
- * kiw_qp_give_up() - no connection to the peer that was named comes about
+ * kiw_qp_give_up() - give up the connection to the named peer
  * @qp: QP
  *
- * If it is by number and without a stream, it goes to the error state with IB_EVENT_QP_FATAL; the
- * oldest request fails as if acknowledgments were missing, and its endpoint ends.
+ * By number and without a stream, the QP enters the error state with IB_EVENT_QP_FATAL; its oldest
+ * request fails as for missing acknowledgments, and its endpoint ends.
  */
 void kiw_qp_give_up(struct kiw_qp *qp);
 
 /**
- * kiw_qp_find() - look a connected QP up by its number
+ * kiw_qp_find() - look up a connected QP by number
  * @dev: device
  * @qpn: number
  *
- * Return: the QP with a reference for the caller, or NULL.
+ * Return: the QP, referenced for the caller, or NULL.
  */
 struct kiw_qp *kiw_qp_find(struct kiw_device *dev, u32 qpn);
 
 /**
  * kiw_qp_next_of() - walk the QPs of a device
  * @dev: device
- * @qpn: in: where to start; out: behind the QP
+ * @qpn: in: first number; out: number after the QP
  *
- * Return: the next QP with a reference for the caller, or NULL.
+ * Return: the next QP, referenced for the caller, or NULL.
  */
 struct kiw_qp *kiw_qp_next_of(struct kiw_device *dev, unsigned long *qpn);
 
@@ -198,19 +197,18 @@ struct kiw_qp *kiw_qp_next_of(struct kiw_device *dev, unsigned long *qpn);
  * kiw_qp_bind() - reserve an idle QP for a connection attempt
  * @qp: QP
  * @inbox: of the endpoint; on success the QP holds a reference to it
- * @by_number: the attempt is one by number
+ * @by_number: the attempt is by number
  *
- * As long as it is reserved so, no other peer can be named to it.
+ * While reserved, the QP accepts no other peer.
  *
- * Return: 0, or -EISCONN when it has an endpoint already, is not idle, or is to be connected in the
- * other way.
+ * Return: 0, or -EISCONN: it has an endpoint, is not idle, or connects the other way.
  */
 int kiw_qp_bind(struct kiw_qp *qp, struct kiw_inbox *inbox, bool by_number);
 
 /**
- * kiw_qp_unbind() - the attempt or connection is over
+ * kiw_qp_unbind() - end an attempt or connection
  * @qp: QP
- * @inbox: of the endpoint; if it still has the QP, the QP's reference is dropped
+ * @inbox: of the endpoint; if the QP still refers to it, drops that reference
  */
 void kiw_qp_unbind(struct kiw_qp *qp, struct kiw_inbox *inbox);
 

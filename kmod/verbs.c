@@ -18,7 +18,7 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	return kiw_number_modify(qp, attr, mask);
 }
 
-/* The doorbell of a process: its requests are in the ring. */
+/* Run the doorbell of a process: its requests are in the ring. */
 static int verbs_ring(struct ib_qp *ibqp, bool send)
 {
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
@@ -55,10 +55,9 @@ int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 }
 
 /*
- * The verbs of consumers in the kernel, which can't be served yet: these three, requests that are
- * passed to a post, and what is created without a process. RDMA core offers a device that lacks one
- * of these operations to nobody but processes, and rdma_cm is a kernel consumer to it; hence they
- * are there and refuse.
+ * Verbs of consumers in the kernel, which are not supported: these three, posts with requests, and
+ * creation without a process. If a device lacks one of these operations, RDMA core offers it only
+ * to processes, and rdma_cm counts as a kernel consumer; so they exist and refuse.
  */
 struct ib_mr *kiw_get_dma_mr(struct ib_pd *pd, int access)
 {
