@@ -1,0 +1,850 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "qp.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/uio.h>
+
+#include "batch.hpp"
+#include "count.hpp"
+#include "memory.hpp"
+#include "proto/term.h"
+#include "region.hpp"
+#include "rings.hpp"
+#include "sys.hpp"
+#include "table.hpp"
+
+namespace kiwu {
+
+namespace {
+
+// Rounds that a thread makes before it leaves the rest to the understudy, and batches in each
+constexpr int rounds = 8;
+constexpr int batches = 32;
+// Bytes that a session takes in one go
+constexpr std::uint32_t feed_budget = 1 << 20;
+// How long the understudy leaves a stream to a thread that polls for it, before it looks whether that still does. It
+// looks less often, the longer it has been so.
+constexpr Time first_pause = 50 * microsecond, longest_pause = millisecond;
+// After which something is tried again that failed for want of memory
+constexpr Time memory_pause = millisecond;
+
+constexpr std::uint32_t all_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
+
+// The first number: those below are UDP ports, the numbers of datagram queue pairs.
+constexpr std::uint32_t first_number = 0x10000;
+
+// Protects which queue pairs exist; outside of their locks.
+constinit kiw::Lock existence;
+constinit Table<Qp> numbers;
+// Queue pairs with memory of the process in an unsent batch
+constinit std::atomic<std::uint32_t> lending = 0;
+
+constexpr kiw_manner by_cm = {.grace = 0, .outlives = false, .acked = false, .lost = IB_WC_WR_FLUSH_ERR};
+
+} // namespace
+
+// --- life -----------------------------------------------------------------------------------------
+
+Qp::Qp() noexcept : watched(on_event, on_release)
+{
+	seat.qp = this;
+	core.manner = &by_cm;
+	core.state = KIW_QP_IDLE;
+	core.shown = IB_QPS_INIT;
+	core.flush = IB_WC_WR_FLUSH_ERR;
+	core.own.access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC;
+	srq_wait.stream = this;
+	srq_wait.wake = [](SrqWait &wait) { understudy::queue(static_cast<Qp *>(wait.stream)->watched); };
+}
+
+int Qp::make(std::uint32_t send_stride, std::uint32_t recv_stride)
+{
+	const std::uint32_t sges = core.sq.max_sge + std::uint32_t{core.rq.max_sge};
+
+	// The understudy may look at them when the queue pair has gone.
+	send_cq->watched.get();
+	recv_cq->watched.get();
+	core.sq.owner = core.rq.owner = &core.own;
+	core.sq.cq = send_cq;
+	core.rq.cq = recv_cq;
+	core.sq.swr = static_cast<struct kiw_swr *>(std::calloc(core.sq.entries, sizeof(*core.sq.swr)));
+	sges_ = static_cast<kiw_sge *>(std::calloc(sges, sizeof(*sges_)));
+	if (!core.sq.swr || !sges_ || !make_ring(core.sq.map, core.sq.entries, send_stride) ||
+		(core.rq.entries && !make_ring(core.rq.map, core.rq.entries, recv_stride)))
+		return ENOMEM;
+	if (const int error = numbers.add(this, first_number, core.own.num))
+		return error;
+	int error = join(*send_cq, *this);
+	if (!error && recv_cq != send_cq)
+		error = join(*recv_cq, *this);
+	if (error)
+		withdraw();
+	return error;
+}
+
+/// Nobody finds it any more.
+void Qp::withdraw()
+{
+	{
+		kiw::Guard guard(existence);
+
+		numbers.remove(core.own.num);
+	}
+	leave(*send_cq, *this);
+	leave(*recv_cq, *this);
+}
+
+void Qp::end()
+{
+	withdraw();
+	understudy::forget(watched);
+	unbind_all(core.own);
+	watched.put();
+}
+
+void Qp::on_release(Watched &watched)
+{
+	Qp &qp = of(watched);
+
+	free_ring(qp.core.sq.map);
+	free_ring(qp.core.rq.map);
+	std::free(qp.core.sq.swr);
+	std::free(qp.sges_);
+	qp.send_cq->watched.put();
+	qp.recv_cq->watched.put();
+	kiw::destroy(&qp);
+}
+
+Qp *find_qp(std::uint32_t number)
+{
+	return number < Table<Qp>::size ? numbers.find(number) : nullptr;
+}
+
+void copy_all_lent()
+{
+	if (!lending.load(std::memory_order_acquire))
+		return;
+	kiw::Guard guard(existence);
+
+	numbers.for_each([](Qp &qp) {
+		qp.copy_lent();
+		return lending.load(std::memory_order_relaxed) != 0;
+	});
+}
+
+void Qp::count_lending()
+{
+	const bool lends = ss.tx.batch.lent != 0;
+
+	if (lends == lends_)
+		return;
+	lends_ = lends;
+	if (lends)
+		lending.fetch_add(1, std::memory_order_release);
+	else
+		lending.fetch_sub(1, std::memory_order_release);
+}
+
+void Qp::copy_lent()
+{
+	Turn turn(lock);
+	kiw_batch &batch = ss.tx.batch;
+
+	if (!lends_)
+		return;
+	kiw_tx_count(&ss, batch.sent, std::min(batch.lent, batch.sent), 0);
+	// Without memory the connection has to go, since the region does.
+	if (!kiwu::copy_lent(batch)) {
+		kiw_session_event(&ss, KIW_EV_LLP_LOST);
+		kiw_tx_drop(&ss);
+		due = true;
+		understudy::queue(watched);
+	}
+	count_lending();
+}
+
+bool Qp::is_over() const
+{
+	return core.state == KIW_QP_ERROR || (core.state == KIW_QP_IDLE && closed);
+}
+
+int Qp::bind(Inbox &wanted)
+{
+	Turn turn(lock);
+
+	if (inbox || dying || core.state != KIW_QP_IDLE)
+		return EISCONN;
+	inbox = &wanted;
+	wanted.watched.get();
+	return 0;
+}
+
+void Qp::unbind(Inbox &former)
+{
+	bool ours = false;
+	{
+		Turn turn(lock);
+
+		ours = inbox == &former;
+		if (ours)
+			inbox = nullptr;
+	}
+	if (ours)
+		former.watched.put();
+}
+
+// --- sending --------------------------------------------------------------------------------------
+
+/// As kiw_tx_run()
+bool Qp::send_some(int most)
+{
+	const bool more = kiw_tx_run(&ss, most);
+
+	if (ss.tx.lost) {
+		ss.tx.lost = false;
+		kiw_session_broken_off(&ss, KIW_EV_LLP_LOST);
+	}
+	count_lending();
+	if (ss.tx.starved)
+		late(memory_pause);
+	return more && !ss.tx.starved;
+}
+
+// --- receiving ------------------------------------------------------------------------------------
+
+/// Takes what the socket has, and gives it to the session. Returns whether there was anything.
+bool Qp::take()
+{
+	ssize_t got = -EAGAIN;
+
+	more_ = false;
+	// A segment that waits for its receive request has its header: nothing behind it can be looked at.
+	if (!kiw_receive_waits(&ss.rx) && !eof_ && !error_) {
+		if (!stage_ && !(stage_ = take_stage())) {
+			late(memory_pause);
+			return false;
+		}
+		if (stage_first_) {
+			std::memmove(stage_, stage_ + stage_first_, stage_used_);
+			stage_first_ = 0;
+		}
+		const std::size_t room = stage_size - stage_used_;
+		got = sys::recv(fd, stage_ + stage_used_, room);
+		if (got > 0)
+			stage_used_ += static_cast<std::uint32_t>(got);
+		else if (got == 0)
+			eof_ = true;
+		else if (got != -EAGAIN && got != -EINTR)
+			error_ = static_cast<int>(-got);
+		more_ = got > 0;
+	}
+	feed();
+	if ((eof_ || error_) && !fin_received && !kiw_receive_waits(&ss.rx))
+		take_end(error_);
+	return got >= 0;
+}
+
+/// Has the session take apart what is in the stage.
+void Qp::feed()
+{
+	kiw_cursor ahead{}, cursor{};
+
+	if (stage_used_ || ss.rx.held) {
+		cursor.source = {.seq = taken_, .end = taken_ + stage_used_};
+		cursor.p = stage_ + stage_first_;
+		cursor.n = stage_used_;
+		cursor.ahead = &ahead;
+		kiw_session_feed(&ss, &cursor.source, feed_budget);
+		const std::uint32_t through = ss.rx.stopped ? stage_used_ : cursor.source.seq - taken_;
+		taken_ += through;
+		stage_first_ += through;
+		stage_used_ -= through;
+	}
+	if (stage_used_ || !stage_)
+		return;
+	leave_stage(stage_);
+	stage_ = nullptr;
+	stage_first_ = 0;
+}
+
+/// The connection broke, or the peer closed it, behind what was taken.
+void Qp::take_end(int error)
+{
+	if (error && !(kiw_core_manner(&core)->outlives && core.state == KIW_QP_RTS))
+		lost();
+	else
+		peer_gone();
+}
+
+/// Whether anything is under way that the end of the connection breaks off
+bool Qp::unfinished() const
+{
+	if (!ss.rx.between)
+		return true;
+	if (!kiw_core_manner(&core)->outlives)
+		return kiw_tx_unfinished(&ss);
+	return ss.recv.taken || kiw_tx_begun(&ss) || (error_ && kiw_tx_awaits(&ss));
+}
+
+void Qp::lost()
+{
+	fin_received = true;
+	kiw_tx_take_back(&ss);
+	if (core.state == KIW_QP_CLOSING && kiw_core_manner(&core)->outlives && !kiw_tx_awaits(&ss))
+		kiw_session_event(&ss, KIW_EV_CLOSE_DONE);
+	else
+		kiw_session_broken_off(&ss, KIW_EV_LLP_LOST);
+	due = true;
+}
+
+/// The peer has closed its direction, or, by number, has reset the connection.
+void Qp::peer_gone()
+{
+	fin_received = true;
+	if (core.state == KIW_QP_RTS)
+		kiw_sq_rest(&core.sq);
+	if (unfinished())
+		kiw_session_broken_off(&ss, KIW_EV_PEER_FIN_BUSY);
+	else
+		kiw_session_event(&ss, KIW_EV_PEER_FIN);
+	due = true;
+}
+
+/// What is under way when a connection by number ends has had its time, or none is any more.
+void Qp::look_again()
+{
+	const unsigned long time = kiw_carrier_now();
+
+	if (!error_ && !unfinished())
+		kiw_session_event(&ss, KIW_EV_PEER_FIN);
+	else if (static_cast<long>(time - ss.gone_end) < 0)
+		late((ss.gone_end - time) * millisecond);
+	else
+		kiw_session_broken_off(&ss, KIW_EV_LLP_LOST);
+}
+
+// --- what is due ----------------------------------------------------------------------------------
+
+/// Both directions may be closed by now.
+void Qp::check_closed()
+{
+	if (fin_sent && fin_received && !ss.gone && !kiw_tx_awaits(&ss) &&
+		(core.state == KIW_QP_CLOSING || core.state == KIW_QP_TERMINATE))
+		kiw_session_event(&ss, KIW_EV_CLOSE_DONE);
+}
+
+void Qp::send_fin()
+{
+	fin_sent = true;
+	sys::shutdown(fd, SHUT_WR);
+	if (inbox)
+		inbox->post(stream_closing);
+}
+
+/// Hands TCP what is left of the batch, and the Terminate, as far as there is room.
+void Qp::push_all()
+{
+	do
+		send_some(1);
+	while (kiw_tx_pending(&ss) && !ss.tx.stuck && core.state != KIW_QP_IDLE && !error_ && !ss.tx.starved);
+}
+
+/// The connection is broken off from this side, which the peer learns by a FIN, and by a Terminate where anything is
+/// left undone. What TCP has no room for is left to the endpoint.
+void Qp::break_off()
+{
+	ss.todo &= ~(KIW_ACT_ABORT | KIW_ACT_SEND_FIN);
+	if (fin_sent || !ss.tx.gate || error_)
+		return;
+	push_all();
+	if (!ss.terminated && !kiw_tx_pending(&ss) && kiw_tx_unfinished(&ss)) {
+		ss.tx.term_len = kiw_term_build(ss.tx.term, KIW_ERR_LOCAL_CATASTROPHE, nullptr, 0, 0);
+		push_all();
+	}
+	if (!kiw_tx_pending(&ss))
+		send_fin();
+}
+
+void Qp::act()
+{
+	if ((ss.todo & KIW_ACT_SEND_FIN) && !kiw_tx_pending(&ss)) {
+		ss.todo &= ~KIW_ACT_SEND_FIN;
+		send_fin();
+		check_closed();
+	}
+	if (ss.todo & KIW_ACT_ABORT)
+		break_off();
+	if ((ss.todo & KIW_ACT_FLUSH_RQ) &&
+		!(kiw_core_manner(&core)->outlives && (core.state == KIW_QP_CLOSING || core.state == KIW_QP_IDLE)))
+		kiw_rq_flush(&core.rq, &ss.recv);
+	if (ss.todo & KIW_ACT_ASYNC)
+		raise(*this, ss.async);
+	if ((ss.todo & KIW_ACT_LAST_WQE) && srq)
+		raise(*this, IBV_EVENT_QP_LAST_WQE_REACHED);
+	if (ss.todo & KIW_ACT_FLUSH_SQ) {
+		// The process gets its buffers back.
+		if (lends_ && !kiwu::copy_lent(ss.tx.batch))
+			kiw_tx_drop(&ss);
+		count_lending();
+		kiw_core_flush_sq(&core);
+	}
+	if ((ss.todo & KIW_ACT_CLOSED) && inbox && !ended_) {
+		inbox->post(stream_ended);
+		ended_ = true;
+	}
+	ss.todo &= KIW_ACT_SEND_FIN;
+}
+
+/// Does once all that is due. Returns whether there is more.
+bool Qp::round(bool receive)
+{
+	bool more = false;
+
+	due = false;
+	if (kiw_tx_awaits(&ss))
+		kiw_tx_take_back(&ss);
+	if (ss.gone)
+		look_again();
+	else if (receive || more_ || kiw_receive_waits(&ss.rx))
+		take();
+	if (core.state == KIW_QP_RTS || core.state == KIW_QP_TERMINATE)
+		more = send_some(batches);
+	check_closed();
+	act();
+	return more || more_;
+}
+
+void Qp::settle(bool receive)
+{
+	left_over_ = false;
+	for (int i = 0; has_stream(); i++, receive = false) {
+		if (i == rounds) {
+			left_over_ = true;
+			return;
+		}
+		if (!round(receive) && !due)
+			return;
+	}
+}
+
+/// Does what is due, and lets go of the lock.
+void Qp::unlock(bool receive)
+{
+	settle(receive);
+	const bool left_over = left_over_ && has_stream();
+	if (left_over)
+		watched.get();
+	lock.unlock();
+	if (!left_over)
+		return;
+	understudy::queue(watched);
+	watched.put();
+}
+
+void Qp::late(Time delay)
+{
+	const Time time = now() + delay;
+
+	late_at_ = std::min(late_at_, time);
+	understudy::at(watched, time);
+}
+
+// --- threads --------------------------------------------------------------------------------------
+
+bool Qp::poll()
+{
+	if (!lock.try_lock())
+		return false;
+	if (!has_stream()) {
+		lock.unlock();
+		return false;
+	}
+	const std::uint32_t before = taken_;
+	unlock(true);
+	return before != taken_;
+}
+
+/// Whether a thread of the program polls for it. Whoever was told of something else in between sees that it did.
+bool Qp::attended()
+{
+	if (send_cq->armed() || recv_cq->armed())
+		return false;
+	const std::uint32_t looks = send_cq->looks.load(std::memory_order_relaxed) +
+				    (recv_cq != send_cq ? recv_cq->looks.load(std::memory_order_relaxed) : 0);
+	const bool looked = looks != seen_;
+	seen_ = looks;
+	return looked;
+}
+
+void Qp::mute()
+{
+	pause_ = first_pause;
+	{
+		kiw::Guard guard(watch_lock_);
+
+		if (watched.slot)
+			understudy::rewatch(watched, fd, 0);
+		muted_.store(true, std::memory_order_relaxed);
+	}
+	sample_at_ = now() + pause_;
+	understudy::at(watched, sample_at_);
+}
+
+void Qp::unmute()
+{
+	if (!muted_.load(std::memory_order_relaxed))
+		return;
+	kiw::Guard guard(watch_lock_);
+
+	muted_.store(false, std::memory_order_relaxed);
+	understudy::rewatch(watched, fd, all_events);
+}
+
+/// Time has passed: the thread that polled for it may have ceased to.
+void Qp::sample()
+{
+	if (!muted_.load(std::memory_order_relaxed)) {
+		sample_at_ = never;
+	} else if (attended()) {
+		pause_ = std::min(2 * pause_, longest_pause);
+		sample_at_ = now() + pause_;
+		understudy::at(watched, sample_at_);
+	} else {
+		sample_at_ = never;
+		unmute();
+	}
+}
+
+/// The understudy does what is due.
+void Qp::play()
+{
+	lock.lock();
+	const bool more = has_stream();
+	unlock(more);
+	if (more)
+		understudy::stay_awake();
+	// Threads of the program go first.
+	if (lock.wanted())
+		sys::yield();
+}
+
+void Qp::on_event(Watched &watched, std::uint32_t what)
+{
+	Qp &qp = of(watched);
+
+	if (what & watched_time) {
+		const Time time = now();
+
+		if (time >= qp.sample_at_)
+			qp.sample();
+		else if (qp.sample_at_ != never)
+			understudy::at(watched, qp.sample_at_);
+		qp.lock.lock();
+		const bool due = time >= qp.late_at_;
+		if (due)
+			qp.late_at_ = never;
+		else if (qp.late_at_ != never)
+			understudy::at(watched, qp.late_at_);
+		qp.lock.unlock();
+		if (due)
+			qp.play();
+		return;
+	}
+	if (what & watched_queued)
+		qp.play();
+	else if (qp.attended())
+		qp.mute();
+	else
+		qp.play();
+}
+
+// --- doorbells ------------------------------------------------------------------------------------
+
+int Qp::ring_send()
+{
+	int error = 0;
+
+	lock.lock();
+	if (has_stream()) {
+		if (core.state == KIW_QP_CLOSING)
+			kiw_session_event(&ss, KIW_EV_ACTIVITY);
+		else if (core.state == KIW_QP_ERROR)
+			ss.todo |= KIW_ACT_FLUSH_SQ;
+	} else if (is_over()) {
+		kiw_core_flush_sq(&core);
+	} else {
+		error = EINVAL;
+	}
+	unlock(false);
+	return error;
+}
+
+int Qp::ring_recv()
+{
+	int error = 0;
+
+	lock.lock();
+	if (has_stream()) {
+		if (core.state == KIW_QP_ERROR || core.state == KIW_QP_CLOSING)
+			ss.todo |= KIW_ACT_FLUSH_RQ;
+	} else if (is_over()) {
+		kiw_rq_flush(&core.rq, nullptr);
+	} else if (core.shown == IB_QPS_RESET) {
+		error = EINVAL;
+	}
+	unlock(false);
+	return error;
+}
+
+// --- the beginning and the end of a stream --------------------------------------------------------
+
+int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first)
+{
+	Turn turn(lock);
+	constexpr int one = 1;
+
+	if (!kiw_qp_next(static_cast<kiw_qp_state>(core.state), KIW_EV_CONNECTED).valid || dying || inbox != &wanted)
+		return EISCONN;
+	std::memset(static_cast<void *>(&ss), 0, sizeof(ss));
+	ss.tx.req.sge = sges_;
+	ss.recv.sge = sges_ + core.sq.max_sge;
+	if (kiw_reads_init(&ss.tx.reads_out, &ss.tx.reads_in, terms.ord, terms.ird, core.sq.max_sge, nullptr, 0)) {
+		kiw_reads_free(&ss.tx.reads_out, &ss.tx.reads_in);
+		return ENOMEM;
+	}
+	sys::set(socket, IPPROTO_TCP, TCP_NODELAY, one);
+	// Out-of-band bytes are bytes like all others.
+	sys::set(socket, SOL_SOCKET, SO_OOBINLINE, one);
+	fin_sent = fin_received = eof_ = ended_ = more_ = false;
+	error_ = 0;
+	taken_ = 0;
+	sent = 0;
+	mss = 0;
+	late_at_ = never;
+	fd = socket;
+	ss.neg = terms;
+	ss.core = &core;
+	closed = false;
+	core.caps = caps;
+	kiw_session_start(&ss, 0, first);
+	const int error = understudy::watch(watched, fd, all_events);
+	if (error) {
+		// Nothing has been sent or taken.
+		core.state = KIW_QP_IDLE;
+		ss.core = nullptr;
+		fd = -1;
+		kiw_reads_free(&ss.tx.reads_out, &ss.tx.reads_in);
+		return error;
+	}
+	{
+		kiw::Guard guard(watch_lock_);
+
+		muted_.store(false, std::memory_order_relaxed);
+	}
+	settle(true);
+	if (left_over_)
+		understudy::queue(watched);
+	return 0;
+}
+
+void Qp::fail(kiw_err error)
+{
+	lock.lock();
+	if (has_stream())
+		kiw_session_fail(&ss, error, nullptr, 0, 0);
+	unlock(false);
+}
+
+Remains Qp::stop(const Inbox &former, bool orderly)
+{
+	Remains remains;
+	Inbox *dropped = nullptr;
+	{
+		Turn turn(lock);
+
+		if (has_stream() && inbox == &former) {
+			{
+				kiw::Guard guard(watch_lock_);
+
+				muted_.store(false, std::memory_order_relaxed);
+				understudy::unwatch(watched, fd);
+			}
+			detach(orderly, remains);
+		}
+		if (inbox == &former) {
+			dropped = inbox;
+			inbox = nullptr;
+		}
+	}
+	if (dropped)
+		dropped->watched.put();
+	return remains;
+}
+
+/// The queue pair leaves the stream, in the state that it keeps.
+void Qp::detach(bool orderly, Remains &remains)
+{
+	const bool loses = !orderly && ss.tx.acked && kiw_tx_awaits(&ss);
+
+	if (!orderly || core.state == KIW_QP_TERMINATE)
+		kiw_session_event(&ss, loses ? KIW_EV_LLP_LOST : KIW_EV_MODIFY_ERR);
+	else
+		kiw_session_event(&ss, KIW_EV_CLOSE_DONE);
+	act();
+	// What was reported as sent is delivered: by the endpoint, where TCP has no room.
+	if (!fin_sent && !error_ && kiw_batch_unsent(&ss.tx.batch)) {
+		std::array<iovec, batch_pieces> rest;
+		const std::uint32_t parts = rest_of(ss.tx.batch, rest.data());
+
+		remains.bytes = static_cast<std::uint8_t *>(std::malloc(ss.tx.batch.len - ss.tx.batch.sent));
+		for (std::uint32_t i = 0; remains.bytes && i < parts; i++) {
+			std::memcpy(remains.bytes + remains.length, rest[i].iov_base, rest[i].iov_len);
+			remains.length += rest[i].iov_len;
+		}
+	}
+	remains.fin_sent = fin_sent;
+	kiw_tx_drop(&ss);
+	count_lending();
+	leave_memory(ss.tx.batch);
+	ss.todo = 0;
+	if (stage_)
+		leave_stage(stage_);
+	stage_ = nullptr;
+	stage_first_ = stage_used_ = 0;
+	if (core.state == KIW_QP_IDLE) {
+		closed = true;
+		// What is posted from now on is flushed by the doorbell.
+		kiw_core_flush_sq(&core);
+		kiw_rq_flush(&core.rq, nullptr);
+		if (srq)
+			raise(*this, IBV_EVENT_QP_LAST_WQE_REACHED);
+	}
+	kiw_reads_free(&ss.tx.reads_out, &ss.tx.reads_in);
+	ss.core = nullptr;
+	fd = -1;
+}
+
+// --- states ---------------------------------------------------------------------------------------
+
+ibv_qp_state Qp::shown_state() const
+{
+	switch (core.state) {
+	case KIW_QP_IDLE:
+		return static_cast<ibv_qp_state>(core.shown);
+	case KIW_QP_RTS:
+		return core.shown == IB_QPS_RTR ? IBV_QPS_RTR : IBV_QPS_RTS;
+	case KIW_QP_CLOSING:
+		return IBV_QPS_SQD;
+	case KIW_QP_TERMINATE:
+		return IBV_QPS_SQE;
+	default:
+		return IBV_QPS_ERR;
+	}
+}
+
+void Qp::flush_idle()
+{
+	kiw_core_flush_sq(&core);
+	kiw_rq_flush(&core.rq, nullptr);
+}
+
+/// The error state of a queue pair without a stream
+void Qp::fail_idle()
+{
+	const kiw_qp_step step = kiw_qp_next(static_cast<kiw_qp_state>(core.state), KIW_EV_MODIFY_ERR);
+	const bool told = is_over();
+
+	core.state = step.next;
+	flush_idle();
+	if ((step.actions & KIW_ACT_LAST_WQE) && !told && srq)
+		raise(*this, IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+int Qp::modify_idle(ibv_qp_state to)
+{
+	kiw_qp_step step{};
+
+	switch (to) {
+	case IBV_QPS_RTR:
+		// A program that uses rdma_cm may ask for it before it accepts: nothing is to do.
+		return core.state == KIW_QP_IDLE ? 0 : EINVAL;
+	case IBV_QPS_RESET:
+	case IBV_QPS_INIT:
+		step = kiw_qp_next(static_cast<kiw_qp_state>(core.state), KIW_EV_MODIFY_RESET);
+		if (!step.valid || (core.state == KIW_QP_ERROR && to == IBV_QPS_INIT))
+			return EINVAL;
+		// An error state that is left leaves empty rings behind.
+		if (core.state == KIW_QP_ERROR)
+			flush_idle();
+		if (to == IBV_QPS_RESET) {
+			kiw_sq_forget(&core.sq);
+			kiw_rq_forget(&core.rq);
+			unbind_all(core.own);
+		}
+		kiw_core_open_rings(&core);
+		if (to == IBV_QPS_RESET)
+			kiw_rq_call(&core.rq); // the doorbell refuses what is posted
+		closed = false;
+		core.shown = static_cast<u8>(to);
+		core.state = step.next;
+		return 0;
+	case IBV_QPS_ERR:
+		fail_idle();
+		return 0;
+	case IBV_QPS_SQD:
+	case IBV_QPS_SQE:
+		// Both sides may close, each any number of times.
+		return core.state == KIW_QP_ERROR || closed ? 0 : EINVAL;
+	default:
+		return EINVAL;
+	}
+}
+
+int Qp::modify_connected(ibv_qp_state to)
+{
+	switch (to) {
+	case IBV_QPS_INIT:
+	case IBV_QPS_RTR:
+		// A program that changes states by itself does so after the connection was made. Nothing is to do.
+		return core.state == KIW_QP_RTS || core.state == KIW_QP_CLOSING ? 0 : EINVAL;
+	case IBV_QPS_RTS:
+		return core.state == KIW_QP_RTS ? 0 : EINVAL;
+	case IBV_QPS_SQD:
+		// What was posted before is to be sent before, even if no doorbell rang.
+		settle(false);
+		if (core.state == KIW_QP_RTS)
+			kiw_sq_rest(&core.sq);
+		kiw_session_event(&ss, kiw_tx_unfinished(&ss) ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
+		return 0;
+	case IBV_QPS_SQE:
+		kiw_session_event(&ss, KIW_EV_MODIFY_TERM);
+		return 0;
+	case IBV_QPS_ERR:
+		kiw_session_event(&ss, KIW_EV_MODIFY_ERR);
+		return 0;
+	default:
+		return EINVAL;
+	}
+}
+
+int Qp::modify_state(ibv_qp_state to)
+{
+	lock.lock();
+	const bool connected = has_stream();
+	const int error = connected ? modify_connected(to) : modify_idle(to);
+	// A connection attempt of a queue pair in error is over.
+	if (!error && !connected && to == IBV_QPS_ERR && inbox)
+		inbox->post(stream_aborted);
+	unlock(false);
+	return error;
+}
+
+} // namespace kiwu

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// Queue pairs, and the stream of one: a session and the socket that carries it.
+//
+// One lock protects all of a queue pair, whether it has a stream or not. Whoever takes it does what is due before
+// letting go of it. The threads that do so are those of the program, when they post or poll in vain, and the
+// understudy, where a completion queue is armed or where bytes wait and nobody polls.
+//
+// Locks, outermost first: endpoint, members of a completion queue, queue pair, shared receive queue, completion queue,
+// event queue, understudy.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "cq.hpp"
+#include "session/session.h"
+#include "srq.hpp"
+#include "turn_lock.hpp"
+#include "understudy.hpp"
+
+namespace kiwu {
+
+/// What a stream tells its endpoint, any number of times
+enum : std::uint32_t {
+	stream_established = 1, // the peer's first FPDU was good
+	stream_closing = 2,	// the connection has begun to end
+	stream_ended = 4,	// it has ended
+	stream_aborted = 8,	// the queue pair wants to be rid of it
+};
+
+/// Where a stream leaves word
+struct Inbox {
+	explicit Inbox(Watched &watched) : watched(watched) {}
+
+	void post(std::uint32_t what)
+	{
+		if (~news.fetch_or(what, std::memory_order_acq_rel) & what)
+			understudy::queue(watched);
+	}
+	std::uint32_t take() { return news.exchange(0, std::memory_order_acq_rel); }
+
+	Watched &watched; // of the endpoint; who keeps an inbox keeps a reference to it
+	std::atomic<std::uint32_t> news = 0;
+};
+
+/// What an end leaves to the endpoint
+struct Remains {
+	std::uint8_t *bytes = nullptr; ///< that TCP has had no room for; owned
+	std::size_t length = 0;
+	bool fin_sent = false; ///< the peer knows that it is an orderly end of what it was sent
+};
+
+struct Qp {
+	Watched watched;
+	TurnLock lock;
+
+	// All of this under the lock
+	kiw_core core{};
+	// The session, and where the carrier's functions find what it is part of
+	struct Seat {
+		kiw_session session{};
+		Qp *qp = nullptr;
+	} seat;
+	kiw_session &ss = seat.session;
+	int fd = -1; // with a stream
+	Inbox *inbox = nullptr;
+	bool dying = false;
+	bool closed = false; // idle after an orderly close, which may be asked for again
+	std::uint32_t caps = 0;
+	std::uint8_t asked = 0; // rights as the program has set them last
+	Srq *srq = nullptr;
+	SrqWait srq_wait;
+	kiw_cq *send_cq = nullptr, *recv_cq = nullptr;
+	void (*raise)(Qp &qp, int event) = nullptr; // IBV_EVENT_QP_*
+	// Has the endpoint, which left this with its inbox, let go of a queue pair that goes
+	void (*end_connection)(Qp &qp, Inbox &inbox) = nullptr;
+	void *user = nullptr;
+	std::atomic<std::uint32_t> async_events_told = 0;
+
+	Qp() noexcept;
+
+	/// Makes the queues; core has their capacities. Returns 0, or an errno value: then put() is all that is left to do.
+	int make(std::uint32_t send_stride, std::uint32_t recv_stride);
+	/// Nobody uses it any more, but for those that have a reference.
+	void end();
+
+	/// Reserves an idle queue pair for a connection attempt. Returns 0 or EISCONN.
+	int bind(Inbox &inbox);
+	/// The attempt or connection is over.
+	void unbind(Inbox &inbox);
+	/// Begins full operation on a connected socket, which stays the endpoint's. Returns 0 or an errno value.
+	int start(Inbox &inbox, int fd, const kiw_mpa_result &terms, bool first);
+	/// Reports a protocol error on a stream that was just started.
+	void fail(kiw_err error);
+	/// The stream lets go of the queue pair and the socket. If it still has them.
+	Remains stop(const Inbox &inbox, bool orderly);
+
+	/// Doorbells. Return 0 or an errno value.
+	int ring_send();
+	int ring_recv();
+	/// A thread that polls in vain looks after it. Returns whether anything was done.
+	bool poll();
+	/// The understudy is told of what comes in.
+	void unmute();
+	/// Takes what is sent of the process's memory into our own: a region goes.
+	void copy_lent();
+
+	/// As ibv_modify_qp() with a state. Returns 0 or an errno value.
+	int modify_state(ibv_qp_state to);
+	ibv_qp_state shown_state() const;
+
+	// For the functions of the carrier
+	bool due = false;
+	bool fin_sent = false, fin_received = false;
+	Time starve_end = never;
+	std::uint64_t sent = 0; // bytes that TCP has taken
+	std::uint32_t mss = 0;
+	std::uint32_t mss_age = 0;
+	void late(Time delay);
+
+	static Qp &of(Watched &watched) { return reinterpret_cast<Qp &>(watched); }
+	static Qp &of(kiw_session *session) { return *reinterpret_cast<Seat *>(session)->qp; }
+	static const Qp &of(const kiw_session *session) { return *reinterpret_cast<const Seat *>(session)->qp; }
+
+private:
+	static void on_event(Watched &watched, std::uint32_t what);
+	static void on_release(Watched &watched);
+
+	bool has_stream() const { return fd >= 0; }
+	bool is_over() const;
+	bool send_some(int batches);
+	bool take();
+	void feed();
+	void take_end(int error);
+	bool unfinished() const;
+	void lost();
+	void peer_gone();
+	void look_again();
+	void check_closed();
+	void send_fin();
+	void push_all();
+	void break_off();
+	void act();
+	bool round(bool receive);
+	void settle(bool receive);
+	void unlock(bool receive);
+	void play();
+	bool attended();
+	void mute();
+	void sample();
+	void detach(bool orderly, Remains &remains);
+	void flush_idle();
+	void fail_idle();
+	int modify_idle(ibv_qp_state to);
+	int modify_connected(ibv_qp_state to);
+
+	kiw_sge *sges_ = nullptr; // of the requests under way
+	std::uint8_t *stage_ = nullptr;
+	std::uint32_t stage_first_ = 0, stage_used_ = 0;
+	std::uint32_t taken_ = 0; // bytes of the stream that the session is through with
+	bool more_ = false;	  // the socket may have more
+	bool eof_ = false;
+	int error_ = 0; // of the socket
+	bool ended_ = false;
+	bool left_over_ = false;
+	bool lends_ = false; // counted among those that hold the process's memory
+	Time late_at_ = never;
+
+	// The understudy's, and what it looks at
+	std::atomic<bool> muted_ = false;
+	std::uint32_t seen_ = 0;
+	Time sample_at_ = never, pause_ = 0;
+	kiw::Lock watch_lock_; // protects what the understudy is told of
+
+	void count_lending();
+	void withdraw();
+};
+
+/// Queue pairs by their number
+Qp *find_qp(std::uint32_t number);
+/// Any queue pair has some of the process's memory yet to be sent: copies it. A region of that memory goes.
+void copy_all_lent();
+
+} // namespace kiwu
