@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "device.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netpacket/packet.h>
+#include <unistd.h>
+
+#include "kiwarp-abi.h"
+#include "limits.hpp"
+#include "memory.hpp"
+#include "operations.hpp"
+#include "session/sq.h"
+#include "sys.hpp"
+#include "understudy.hpp"
+
+namespace kiwu {
+
+namespace {
+
+// As the module's; uapi and limits.md explain them.
+constexpr std::uint32_t vendor_id = 0x726977, vendor_part_id = 1;
+
+// --- GIDs -----------------------------------------------------------------------------------------
+
+/// One slot for each address, which it keeps as long as the host has it. Slot 0 is the hardware address of an
+/// interface, padded with zeros, as that of all iWARP devices.
+struct Gids {
+	kiw::Lock lock;
+	ibv_gid slot[limits::gids];
+	std::uint32_t interface[limits::gids];
+	bool seen[limits::gids];
+};
+
+constinit Gids gids{};
+
+bool is_zero(const ibv_gid &gid)
+{
+	return !gid.global.subnet_prefix && !gid.global.interface_id;
+}
+
+bool to_gid(const sockaddr *address, ibv_gid &gid)
+{
+	gid = {};
+	if (address->sa_family == AF_INET6) {
+		std::memcpy(gid.raw, &reinterpret_cast<const sockaddr_in6 *>(address)->sin6_addr, sizeof(gid.raw));
+		return true;
+	}
+	if (address->sa_family != AF_INET)
+		return false;
+	gid.raw[10] = gid.raw[11] = 0xff;
+	std::memcpy(gid.raw + 12, &reinterpret_cast<const sockaddr_in *>(address)->sin_addr, 4);
+	return true;
+}
+
+void see(const ibv_gid &gid, std::uint32_t interface)
+{
+	std::uint32_t empty = 0;
+
+	for (std::uint32_t i = 1; i < limits::gids; i++) {
+		if (gids.interface[i] == interface && std::memcmp(&gids.slot[i], &gid, sizeof(gid)) == 0) {
+			gids.seen[i] = true;
+			return;
+		}
+		if (!empty && is_zero(gids.slot[i]) && !gids.seen[i])
+			empty = i;
+	}
+	if (!empty)
+		return;
+	gids.slot[empty] = gid;
+	gids.interface[empty] = interface;
+	gids.seen[empty] = true;
+}
+
+void see_hardware(const ifaddrs &interface)
+{
+	const auto *link = reinterpret_cast<const sockaddr_ll *>(interface.ifa_addr);
+	ibv_gid mac{};
+
+	if (link->sll_halen != 6)
+		return;
+	std::memcpy(mac.raw, link->sll_addr, 6);
+	if (!is_zero(mac) && is_zero(gids.slot[0]))
+		gids.slot[0] = mac;
+}
+
+void refresh_gids()
+{
+	ifaddrs *list = nullptr;
+
+	if (::getifaddrs(&list))
+		return;
+	std::fill(std::begin(gids.seen), std::end(gids.seen), false);
+	gids.slot[0] = {};
+	for (const ifaddrs *each = list; each; each = each->ifa_next) {
+		ibv_gid gid;
+
+		if (!each->ifa_addr || !(each->ifa_flags & IFF_UP))
+			continue;
+		if (each->ifa_addr->sa_family == AF_PACKET)
+			see_hardware(*each);
+		else if (to_gid(each->ifa_addr, gid))
+			see(gid, ::if_nametoindex(each->ifa_name));
+	}
+	::freeifaddrs(list);
+	for (std::uint32_t i = 1; i < limits::gids; i++)
+		if (!gids.seen[i]) {
+			gids.slot[i] = {};
+			gids.interface[i] = 0;
+		}
+	// A host without such an interface: made up, and locally administered.
+	if (is_zero(gids.slot[0]))
+		gids.slot[0].raw[0] = 2;
+}
+
+} // namespace
+
+bool query_gid(std::uint32_t index, ibv_gid &gid)
+{
+	kiw::Guard guard(gids.lock);
+
+	if (index >= limits::gids)
+		return false;
+	refresh_gids();
+	gid = gids.slot[index];
+	return true;
+}
+
+std::uint32_t interface_of(std::uint32_t index)
+{
+	kiw::Guard guard(gids.lock);
+
+	return index < limits::gids ? gids.interface[index] : 0;
+}
+
+// --- attributes -----------------------------------------------------------------------------------
+
+void query_device(ibv_device_attr_ex &attr, std::size_t size)
+{
+	ibv_device_attr_ex all{};
+	ibv_device_attr &base = all.orig_attr;
+
+	(void)std::snprintf(base.fw_ver, sizeof(base.fw_ver), "user-%s", KIWARP_VERSION);
+	base.vendor_id = vendor_id;
+	base.vendor_part_id = vendor_part_id;
+	base.max_mr_size = limits::mr_size;
+	base.page_size_cap = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+	base.max_qp = limits::qp;
+	base.max_qp_wr = limits::qp_wr;
+	base.max_sge = limits::sge;
+	base.max_sge_rd = limits::sge;
+	base.max_srq = limits::srq;
+	base.max_srq_wr = limits::qp_wr;
+	base.max_srq_sge = limits::sge;
+	base.max_cq = limits::cq;
+	base.max_cqe = limits::cqe;
+	base.max_mr = limits::mr;
+	base.max_mw = limits::mw;
+	base.device_cap_flags = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_SRQ_RESIZE;
+	base.max_pd = limits::pd;
+	base.max_pkeys = 1;
+	base.max_qp_rd_atom = limits::rd_atom;
+	base.max_qp_init_rd_atom = limits::rd_atom;
+	base.max_res_rd_atom = limits::rd_atom * limits::qp;
+	base.atomic_cap = IBV_ATOMIC_GLOB;
+	base.phys_port_cnt = 1;
+	all.device_cap_flags_ex = base.device_cap_flags;
+	all.cq_mod_caps.max_cq_count = UINT16_MAX;
+	all.cq_mod_caps.max_cq_period = UINT16_MAX;
+	std::memcpy(&attr, &all, std::min(size, sizeof(all)));
+}
+
+void query_port(ibv_port_attr &attr, std::size_t size)
+{
+	ibv_port_attr all{};
+
+	all.state = IBV_PORT_ACTIVE;
+	all.phys_state = 5; // link up
+	all.max_mtu = IBV_MTU_4096;
+	// What Ethernet's usual frames carry
+	all.active_mtu = IBV_MTU_1024;
+	all.gid_tbl_len = limits::gids;
+	all.pkey_tbl_len = 1;
+	all.max_msg_sz = KIW_MAX_MSG;
+	all.max_vl_num = 1;
+	all.active_width = 1; // 1x
+	all.active_speed = 1; // SDR: TCP's path has no rate of its own
+	all.link_layer = IBV_LINK_LAYER_ETHERNET;
+	std::memcpy(&attr, &all, std::min(size, sizeof(all)));
+}
+
+// --- open and close -------------------------------------------------------------------------------
+
+ibv_device device = {
+	._ops = {},
+	.node_type = IBV_NODE_RNIC,
+	.transport_type = IBV_TRANSPORT_IWARP,
+	.name = "kiwu0",
+	.dev_name = "kiwu0",
+	.dev_path = "",
+	.ibdev_path = "",
+};
+
+ibv_context *open_device()
+{
+	auto open = kiw::make<OpenDevice>();
+
+	if (!open) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	int error = understudy::start();
+	if (!error)
+		error = open->context.origin.open();
+	if (!error)
+		error = open->async.open();
+	if (error) {
+		errno = error;
+		return nullptr;
+	}
+	ibv_context &context = open->context.ibv;
+	context.device = &device;
+	context.cmd_fd = -1;
+	context.async_fd = open->async.fd();
+	context.num_comp_vectors = static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+	context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	::pthread_mutex_init(&context.mutex, nullptr);
+	open->context.features = KIW_FEATURE_SRQ | KIW_FEATURE_IMM | KIW_FEATURE_ATOMIC | KIW_FEATURE_MW |
+				 KIW_FEATURE_SRQ_RESIZE | KIW_FEATURE_CQ_TIME;
+	set_operations(&context);
+	return &open.release()->context.ibv;
+}
+
+void close_device(ibv_context *context)
+{
+	forget_events(context, [](const ibv_async_event &) { return true; });
+	kiw::destroy(&OpenDevice::from(context));
+}
+
+void raise(ibv_context *context, const ibv_async_event &told)
+{
+	auto event = kiw::make<AsyncEvent>();
+
+	// As in the kernel, one for which there is no memory is lost.
+	if (!event)
+		return;
+	event->told = told;
+	OpenDevice::from(context).async.add(event.release()->event);
+}
+
+} // namespace kiwu

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// The one device, and what is open of it.
+#pragma once
+
+#include <cstdint>
+#include <infiniband/verbs.h>
+
+#include "context.hpp"
+#include "events.hpp"
+
+namespace kiwu {
+
+extern ibv_device device;
+
+/// An open device: the provider's context, and what the kernel has of a file.
+struct OpenDevice {
+	kiw::Context context;
+	EventQueue async;
+
+	static OpenDevice &from(ibv_context *context)
+	{
+		return reinterpret_cast<OpenDevice &>(kiw::Context::from(context));
+	}
+};
+
+/// A completion channel
+struct Channel {
+	ibv_comp_channel ibv{};
+	EventQueue queue;
+
+	static Channel &from(ibv_comp_channel *channel) { return *reinterpret_cast<Channel *>(channel); }
+};
+
+/// An event of a device that waits to be fetched
+struct AsyncEvent {
+	Event event;
+	ibv_async_event told{};
+};
+
+/// Opens the device; nullptr and errno: it can't be.
+ibv_context *open_device();
+void close_device(ibv_context *context);
+
+/// Address of a GID's slot. Returns false for a slot beyond the table; an empty slot is zeros.
+bool query_gid(std::uint32_t index, ibv_gid &gid);
+/// Index of the interface with the address in a slot, or 0
+std::uint32_t interface_of(std::uint32_t index);
+
+void query_device(ibv_device_attr_ex &attr, std::size_t size);
+void query_port(ibv_port_attr &attr, std::size_t size);
+
+/// Has the process told of an event.
+void raise(ibv_context *context, const ibv_async_event &event);
+/// Takes events back that a predicate names.
+template <typename Predicate>
+void forget_events(ibv_context *context, const Predicate &predicate)
+{
+	OpenDevice::from(context).async.drop(
+		[&](const Event &event) { return predicate(reinterpret_cast<const AsyncEvent &>(event).told); },
+		[](Event &event) { std::free(&event); });
+}
+
+} // namespace kiwu
