@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// The order in which the user is told of requests is that in which TCP accepted the connections of a host: programs
+// that open several at once expect the other side to see them in the order that they were made. A Request that is not
+// complete holds up later ones for a moment only.
+#include <algorithm>
+#include <cerrno>
+
+#include "count.hpp"
+#include "endpoint.hpp"
+#include "memory.hpp"
+#include "sys.hpp"
+
+namespace kiwu {
+
+namespace {
+
+// Connections to accept before others get their turn
+constexpr int accept_batch = 64;
+// A complete Request waits this long for those of connections that the same host made earlier, from TCP's accept of
+// those.
+constexpr Time order_patience = 20 * millisecond;
+// After which something is tried again that failed for want of memory or descriptors
+constexpr Time pause = 20 * millisecond;
+
+} // namespace
+
+Listener::Listener() noexcept : watched(on_event, on_release) {}
+
+void Listener::on_release(Watched &watched)
+{
+	kiw::destroy(&of(watched));
+}
+
+int Listener::open(void *user, int socket, int backlog, Listener *&listener)
+{
+	auto made = kiw::make<Listener>();
+
+	if (!made)
+		return ENOMEM;
+	backlog = std::clamp(backlog, 1, 1 << 16);
+	made->user_ = user;
+	made->fd_ = socket;
+	made->most_waiting_ = 4 * static_cast<std::uint32_t>(backlog) + 64;
+	made->most_told_ = static_cast<std::uint32_t>(backlog);
+	if (const int error = sys::listen(socket, backlog))
+		return -error;
+	if (const int error = understudy::watch(made->watched, socket, EPOLLIN))
+		return error;
+	listener = made.release();
+	return 0;
+}
+
+void Listener::leave()
+{
+	{
+		Turn turn(lock);
+
+		user_ = nullptr;
+		understudy::unwatch(watched, fd_);
+		sys::close(fd_);
+		fd_ = -1;
+		for (Endpoint *each = first_; each; each = each->next_waiting_)
+			each->inbox.post(stream_aborted);
+	}
+	understudy::forget(watched);
+	watched.put();
+}
+
+void Listener::on_event(Watched &watched, std::uint32_t)
+{
+	Listener &l = of(watched);
+
+	for (int i = 0; i < accept_batch; i++) {
+		l.lock.lock();
+		const int socket = l.fd_ < 0 ? -EAGAIN : sys::accept(l.fd_, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		l.lock.unlock();
+		if (socket == -EAGAIN)
+			return;
+		if (socket >= 0) {
+			Endpoint::serve(l, socket);
+		} else if (socket != -ECONNABORTED && socket != -EINTR) {
+			// No memory, or no descriptor: TCP keeps them.
+			understudy::at(watched, now() + pause);
+			return;
+		}
+	}
+	understudy::queue(watched);
+}
+
+bool Listener::add(Endpoint &endpoint)
+{
+	Turn turn(lock);
+	Endpoint **link = &first_;
+
+	if (!user_ || waiting_ >= most_waiting_)
+		return false;
+	while (*link)
+		link = &(*link)->next_waiting_;
+	*link = &endpoint;
+	endpoint.next_waiting_ = nullptr;
+	waiting_++;
+	return true;
+}
+
+void Listener::remove(Endpoint &endpoint)
+{
+	Turn turn(lock);
+
+	if (endpoint.told_user_) {
+		endpoint.told_user_ = false;
+		told_--;
+	}
+	for (Endpoint **link = &first_; *link; link = &(*link)->next_waiting_)
+		if (*link == &endpoint) {
+			*link = endpoint.next_waiting_;
+			waiting_--;
+			break;
+		}
+	pass();
+}
+
+/// Something has changed: the turn of others may have come.
+void Listener::pass()
+{
+	for (Endpoint *each = first_; each; each = each->next_waiting_)
+		if (each->startup_->ready) {
+			understudy::queue(each->watched);
+			return;
+		}
+}
+
+bool Listener::may_tell(Endpoint &endpoint, Time &again)
+{
+	Turn turn(lock);
+	const Time time = now();
+
+	endpoint.startup_->ready = true;
+	// The user of a listener that has gone isn't told: the endpoint ends.
+	if (!user_)
+		return true;
+	for (Endpoint *each = first_; each && each != &endpoint; each = each->next_waiting_) {
+		const Time patience = each->startup_->accepted + order_patience;
+
+		if (!each->remote.same_host(endpoint.remote) || time >= patience)
+			continue;
+		again = patience + millisecond;
+		return false;
+	}
+	// It is asked again when the user has decided on another.
+	return told_ < most_told_;
+}
+
+bool Listener::tell(Endpoint &endpoint)
+{
+	Turn turn(lock);
+
+	if (!user_)
+		return true;
+	if (!upcalls->requested(user_, endpoint))
+		return false;
+	for (Endpoint **link = &first_; *link; link = &(*link)->next_waiting_)
+		if (*link == &endpoint) {
+			*link = endpoint.next_waiting_;
+			waiting_--;
+			break;
+		}
+	told_++;
+	endpoint.told_user_ = true;
+	pass();
+	return true;
+}
+
+} // namespace kiwu
