@@ -56,6 +56,11 @@ providers:
 provider-abis:
 	$(MAKE) -C provider abis $(user)
 
+## user: the device without a module, as a library to preload, and kiwarp-user, in O (default: build)
+.PHONY: user
+user:
+	$(MAKE) -C user O=$(out)/user KIWARP_VERSION='$(version)' $(user)
+
 ## tests: all test programs; the KUnit module too where the kernel has KUnit
 .PHONY: tests $(test_dirs) kunit
 tests: $(test_dirs) $(if $(kunit),kunit)

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// kiwarp-user PROGRAM...: runs a program with the user-level device.
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace {
+
+// As the shell has them
+constexpr int cannot_run = 126, not_found = 127;
+
+constexpr char library[] = "libkiwarp-user.so.0";
+
+[[gnu::format(printf, 2, 3)]] [[noreturn]] void give_up(int status, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)std::fputs("kiwarp-user: ", stderr);
+	(void)std::vfprintf(stderr, format, arguments);
+	(void)std::fputc('\n', stderr);
+	va_end(arguments);
+	std::exit(status);
+}
+
+/// The folder that this program lies in
+void own_folder(char *folder)
+{
+	const ssize_t length = ::readlink("/proc/self/exe", folder, PATH_MAX - 1);
+
+	if (length <= 0)
+		give_up(cannot_run, "/proc/self/exe: %s", std::strerror(errno));
+	folder[length] = '\0';
+	*std::strrchr(folder, '/') = '\0';
+}
+
+/// Finds a program as execvp() does. Returns false if there is none.
+bool find(const char *name, char *path)
+{
+	const char *folders = std::getenv("PATH");
+
+	if (std::strchr(name, '/')) {
+		(void)std::snprintf(path, PATH_MAX, "%s", name);
+		return ::access(path, X_OK) == 0;
+	}
+	for (const char *at = folders ? folders : "/bin:/usr/bin"; *at;) {
+		const std::size_t length = std::strcspn(at, ":");
+
+		(void)std::snprintf(path, PATH_MAX, "%.*s/%s", static_cast<int>(length), at, name);
+		if (::access(path, X_OK) == 0)
+			return true;
+		at += length + (at[length] == ':');
+	}
+	return false;
+}
+
+/// The loader takes no library for a program with more rights than its user's.
+void check_rights(const char *path)
+{
+	struct stat status {};
+
+	if (::stat(path, &status))
+		give_up(cannot_run, "%s: %s", path, std::strerror(errno));
+	if ((status.st_mode & S_ISUID && status.st_uid != ::getuid()) ||
+		(status.st_mode & S_ISGID && status.st_gid != ::getgid()))
+		give_up(cannot_run, "%s is setuid or setgid: the loader takes no libraries for it", path);
+}
+
+/// A program of another architecture, or without a loader, can't be given the library.
+void check_format(const char *path)
+{
+	ElfW(Ehdr) header {};
+	ElfW(Ehdr) own {};
+	const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+	const int self = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0) // one that may be run but not be read
+		return;
+	const ssize_t got = ::pread(fd, &header, sizeof(header), 0);
+	if (got < 4 || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
+		::close(fd);
+		::close(self);
+		return; // a script, whose interpreter gets the library
+	}
+	if (got < static_cast<ssize_t>(sizeof(header)) || ::pread(self, &own, sizeof(own), 0) != sizeof(own) ||
+		header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_machine != own.e_machine)
+		give_up(cannot_run, "%s is for another architecture", path);
+	bool loaded = false;
+	for (int i = 0; i < header.e_phnum; i++) {
+		ElfW(Phdr) part {};
+
+		if (::pread(fd, &part, sizeof(part),
+			    static_cast<off_t>(header.e_phoff) + i * static_cast<off_t>(header.e_phentsize)) ==
+				sizeof(part) &&
+			part.p_type == PT_INTERP)
+			loaded = true;
+	}
+	::close(fd);
+	::close(self);
+	if (!loaded)
+		give_up(cannot_run, "%s is linked statically: it uses no libraries", path);
+}
+
+void add_to_preload(const char *path)
+{
+	const char *before = std::getenv("LD_PRELOAD");
+	const std::size_t length = std::strlen(path) + (before ? std::strlen(before) : 0) + 2;
+	char *all = static_cast<char *>(std::malloc(length));
+
+	if (!all)
+		give_up(cannot_run, "%s", std::strerror(ENOMEM));
+	(void)std::snprintf(all, length, before && *before ? "%s:%s" : "%s", path, before);
+	if (::setenv("LD_PRELOAD", all, 1))
+		give_up(cannot_run, "%s", std::strerror(errno));
+}
+
+/// Beside this program, or where it is installed
+void find_library(char *path)
+{
+	char folder[PATH_MAX];
+
+	own_folder(folder);
+	(void)std::snprintf(path, 2 * PATH_MAX, "%s/%s", folder, library);
+	if (::access(path, R_OK) == 0)
+		return;
+	(void)std::snprintf(path, 2 * PATH_MAX, "%s/%s", KIWARP_LIBDIR, library);
+	if (::access(path, R_OK))
+		give_up(cannot_run, "there is no %s in %s or %s", library, folder, KIWARP_LIBDIR);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	static char program[PATH_MAX], path[2 * PATH_MAX];
+
+	if (argc < 2 || std::strcmp(argv[1], "-h") == 0 || std::strcmp(argv[1], "--help") == 0) {
+		(void)std::fprintf(argc < 2 ? stderr : stdout,
+			"usage: kiwarp-user PROGRAM [ARGUMENT...]\n"
+			"Runs a program with the RDMA device kiwu0, which needs no kernel module and no rights.\n"
+			"KIWARP_USER has its options, see kiwarp-user(7).\n");
+		return argc < 2 ? 2 : 0;
+	}
+	if (argv[1][0] == '-')
+		give_up(2, "there is no option %s", argv[1]);
+	if (!find(argv[1], program))
+		give_up(not_found, "%s: not found", argv[1]);
+	check_rights(program);
+	check_format(program);
+	find_library(path);
+	add_to_preload(path);
+	::execv(program, argv + 1);
+	give_up(cannot_run, "%s: %s", program, std::strerror(errno));
+}
