@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+//
+// What two ends without a module do to each other.
+#include <arpa/inet.h>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pair.hpp"
+
+namespace user {
+namespace {
+
+void fill(std::vector<std::uint8_t> &bytes, unsigned seed)
+{
+	for (std::size_t i = 0; i < bytes.size(); i++)
+		bytes[i] = static_cast<std::uint8_t>((i * 2654435761U + seed) >> 13);
+}
+
+TEST(Traffic, SendsArriveInOrder)
+{
+	Pair pair;
+	Memory from(pair.client.id->pd, 4096), to(pair.server.id->pd, 4096);
+
+	fill(from.bytes, 1);
+	for (std::uint64_t i = 0; i < 16; i++)
+		ASSERT_EQ(pair.server.receive({to.sge(i * 256, 256)}, i), 0);
+	for (std::uint64_t i = 0; i < 16; i++)
+		ASSERT_EQ(pair.client.post(IBV_WR_SEND, {from.sge(i * 256, static_cast<std::uint32_t>(i + 1))}, 0, 0, i), 0);
+	for (std::uint64_t i = 0; i < 16; i++) {
+		const ibv_wc wc = pair.server.received();
+
+		EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+		EXPECT_EQ(wc.wr_id, i);
+		EXPECT_EQ(wc.byte_len, i + 1);
+		EXPECT_EQ(std::memcmp(&from.bytes[i * 256], &to.bytes[i * 256], i + 1), 0);
+		EXPECT_EQ(pair.client.sent().wr_id, i);
+	}
+}
+
+TEST(Traffic, LargeWritesArriveWhole)
+{
+	constexpr std::uint32_t length = 9 << 20;
+	Pair pair;
+	Memory from(pair.client.id->pd, length), to(pair.server.id->pd, length + 64);
+
+	fill(from.bytes, 2);
+	// Three buffers, none of them aligned
+	ASSERT_EQ(pair.client.post(IBV_WR_RDMA_WRITE,
+			  {from.sge(0, 4097), from.sge(4097, 3 << 20), from.sge(4097 + (3 << 20), length - 4097 - (3 << 20))},
+			  to.address(13), to.mr->rkey),
+		0);
+	EXPECT_EQ(pair.client.sent().status, IBV_WC_SUCCESS);
+	// The server never polls: the last octet says when it is there.
+	ASSERT_TRUE(eventually([&] {
+		return __atomic_load_n(&to.bytes[13 + length - 1], __ATOMIC_ACQUIRE) == from.bytes[length - 1] &&
+		       std::memcmp(&from.bytes[0], &to.bytes[13], length) == 0;
+	}));
+}
+
+TEST(Traffic, ReadsBringWhatIsThere)
+{
+	constexpr std::uint32_t length = 3 << 20;
+	Pair pair;
+	Memory to(pair.client.id->pd, length), from(pair.server.id->pd, length);
+
+	fill(from.bytes, 3);
+	for (int i = 0; i < 5; i++) {
+		std::fill(to.bytes.begin(), to.bytes.end(), 0);
+		ASSERT_EQ(pair.client.post(IBV_WR_RDMA_READ, {to.sge(0, length)}, from.address(), from.mr->rkey), 0);
+		EXPECT_EQ(pair.client.sent().status, IBV_WC_SUCCESS);
+		EXPECT_EQ(to.bytes, from.bytes);
+	}
+}
+
+TEST(Traffic, AtomicsAreCarriedOut)
+{
+	Pair pair;
+	Memory to(pair.client.id->pd, 8), from(pair.server.id->pd, 8);
+	std::uint64_t value = 5, old = 0;
+
+	std::memcpy(from.bytes.data(), &value, sizeof(value));
+	ASSERT_EQ(pair.client.post(IBV_WR_ATOMIC_FETCH_AND_ADD, {to.sge(0, 8)}, from.address(), from.mr->rkey), 0);
+	EXPECT_EQ(pair.client.sent().status, IBV_WC_SUCCESS);
+	std::memcpy(&old, to.bytes.data(), sizeof(old));
+	EXPECT_EQ(old, 5U);
+	ASSERT_EQ(pair.client.post(IBV_WR_ATOMIC_CMP_AND_SWP, {to.sge(0, 8)}, from.address(), from.mr->rkey), 0);
+	EXPECT_EQ(pair.client.sent().status, IBV_WC_SUCCESS);
+	std::memcpy(&old, to.bytes.data(), sizeof(old));
+	std::memcpy(&value, from.bytes.data(), sizeof(value));
+	EXPECT_EQ(old, 10U);
+	EXPECT_EQ(value, 10U) << "5 isn't there any more";
+}
+
+TEST(Traffic, ImmediateDataTellOfAWrite)
+{
+	Pair pair;
+	Memory from(pair.client.id->pd, 100000), to(pair.server.id->pd, 100000);
+
+	fill(from.bytes, 4);
+	ASSERT_EQ(pair.server.receive({}), 0);
+	ASSERT_EQ(pair.client.post(IBV_WR_RDMA_WRITE_WITH_IMM, {from.sge(0, 100000)}, to.address(), to.mr->rkey, 1,
+			  htonl(0x12345678)),
+		0);
+	const ibv_wc wc = pair.server.received();
+	EXPECT_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+	EXPECT_EQ(wc.byte_len, 100000U);
+	EXPECT_EQ(ntohl(wc.imm_data), 0x12345678U);
+	EXPECT_EQ(from.bytes, to.bytes);
+}
+
+TEST(Traffic, AMessageWaitsForItsReceive)
+{
+	Pair pair;
+	Memory from(pair.client.id->pd, 1 << 20), to(pair.server.id->pd, 1 << 20);
+
+	fill(from.bytes, 5);
+	ASSERT_EQ(pair.client.post(IBV_WR_SEND, {from.sge(0, 1 << 20)}), 0);
+	std::this_thread::sleep_for(std::chrono::milliseconds(200));
+	ASSERT_EQ(pair.server.receive({to.sge(0, 1 << 20)}), 0);
+	EXPECT_EQ(pair.server.received().status, IBV_WC_SUCCESS);
+	EXPECT_EQ(from.bytes, to.bytes);
+}
+
+TEST(Traffic, EventsWakeASleeper)
+{
+	Pair pair;
+	Memory from(pair.client.id->pd, 64), to(pair.server.id->pd, 64);
+	ibv_cq *cq = nullptr;
+	void *context = nullptr;
+
+	for (int i = 0; i < 50; i++) {
+		ASSERT_EQ(pair.server.receive({to.sge(0, 64)}), 0);
+		ASSERT_EQ(ibv_req_notify_cq(pair.server.id->recv_cq, 0), 0);
+		std::thread sender([&] {
+			EXPECT_EQ(pair.client.post(IBV_WR_SEND, {from.sge(0, 64)}), 0);
+			EXPECT_EQ(pair.client.sent().status, IBV_WC_SUCCESS);
+		});
+		ASSERT_EQ(ibv_get_cq_event(pair.server.id->recv_cq_channel, &cq, &context), 0);
+		sender.join();
+		EXPECT_EQ(cq, pair.server.id->recv_cq);
+		EXPECT_EQ(context, pair.server.id);
+		ibv_ack_cq_events(cq, 1);
+		ibv_wc wc{};
+		ASSERT_EQ(ibv_poll_cq(cq, 1, &wc), 1);
+	}
+	pollfd descriptor = {.fd = pair.server.id->recv_cq_channel->fd, .events = POLLIN, .revents = 0};
+	EXPECT_EQ(poll(&descriptor, 1, 0), 0) << "all events were fetched";
+}
+
+TEST(Traffic, ThreadsShareAQueue)
+{
+	constexpr int messages = 4000;
+	Pair pair(512);
+	Memory from(pair.client.id->pd, 64), to(pair.server.id->pd, 64);
+	std::atomic<int> got = 0;
+	std::atomic<bool> stop = false;
+
+	std::vector<std::thread> pollers;
+	for (int i = 0; i < 3; i++)
+		pollers.emplace_back([&] {
+			ibv_wc wc{};
+
+			while (!stop) {
+				if (ibv_poll_cq(pair.server.id->recv_cq, 1, &wc) != 1)
+					continue;
+				EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+				EXPECT_EQ(pair.server.receive({to.sge(0, 64)}), 0);
+				got++;
+			}
+		});
+	for (int i = 0; i < 256; i++)
+		ASSERT_EQ(pair.server.receive({to.sge(0, 64)}), 0);
+	for (int i = 0; i < messages; i++) {
+		ASSERT_EQ(pair.client.post(IBV_WR_SEND, {from.sge(0, 64)}), 0);
+		EXPECT_EQ(pair.client.sent().status, IBV_WC_SUCCESS);
+	}
+	EXPECT_TRUE(eventually([&] { return got == messages; })) << got;
+	stop = true;
+	for (std::thread &poller : pollers)
+		poller.join();
+}
+
+// --- what is refused ------------------------------------------------------------------------------
+
+TEST(Violation, AWriteBeyondARegionEndsTheConnection)
+{
+	Pair pair;
+	Memory from(pair.client.id->pd, 4096), to(pair.server.id->pd, 4096);
+
+	fill(from.bytes, 6);
+	ASSERT_EQ(pair.client.post(IBV_WR_RDMA_WRITE, {from.sge(0, 4096)}, to.address(1), to.mr->rkey), 0);
+	EXPECT_TRUE(eventually([&] {
+		ibv_qp_attr attr{};
+		ibv_qp_init_attr init{};
+
+		return !ibv_query_qp(pair.server.id->qp, &attr, IBV_QP_STATE, &init) && attr.qp_state == IBV_QPS_ERR;
+	}));
+	EXPECT_EQ(std::accumulate(to.bytes.begin(), to.bytes.end(), 0), 0);
+}
+
+TEST(Violation, AReadOfARegionThatIsGoneFails)
+{
+	Pair pair;
+	Memory to(pair.client.id->pd, 64), from(pair.server.id->pd, 64);
+	const std::uint64_t address = from.address();
+	const std::uint32_t rkey = from.mr->rkey;
+
+	ASSERT_EQ(ibv_dereg_mr(from.mr), 0);
+	from.mr = nullptr;
+	ASSERT_EQ(pair.client.post(IBV_WR_RDMA_READ, {to.sge(0, 64)}, address, rkey), 0);
+	EXPECT_EQ(pair.client.sent().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Violation, ARegionGoesInTheMidstOfASend)
+{
+	constexpr std::uint32_t length = 64 << 20;
+	Pair pair;
+	Memory from(pair.client.id->pd, length), to(pair.server.id->pd, 64);
+
+	// More than TCP's buffers hold, and no receive: what is on its way is the process's own memory.
+	ASSERT_EQ(pair.client.post(IBV_WR_SEND, {from.sge(0, length)}), 0);
+	ASSERT_EQ(ibv_dereg_mr(from.mr), 0);
+	from.mr = nullptr;
+	std::vector<std::uint8_t>().swap(from.bytes);
+	// The message is cut off at what the receive has no room for.
+	ASSERT_EQ(pair.server.receive({to.sge(0, 64)}), 0);
+	EXPECT_NE(pair.client.sent().status, IBV_WC_SUCCESS);
+}
+
+TEST(Violation, ACompletionQueueThatOverflowsTells)
+{
+	ibv_context **devices = rdma_get_devices(nullptr);
+	ibv_cq *cq = ibv_create_cq(devices[0], 2, nullptr, nullptr, 0);
+	ibv_async_event event{};
+
+	ASSERT_NE(cq, nullptr);
+	{
+		Pair pair(16, cq);
+		Memory from(pair.client.id->pd, 64), to(pair.server.id->pd, 64);
+
+		for (int i = 0; i < 3; i++)
+			ASSERT_EQ(pair.client.post(IBV_WR_RDMA_WRITE, {from.sge(0, 64)}, to.address(), to.mr->rkey), 0);
+		ASSERT_EQ(ibv_get_async_event(devices[0], &event), 0);
+		EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
+		EXPECT_EQ(event.element.cq, cq);
+		ibv_ack_async_event(&event);
+		// Of both ends: the peer gets a Terminate.
+		for (int i = 0; i < 2; i++) {
+			ASSERT_EQ(ibv_get_async_event(devices[0], &event), 0);
+			EXPECT_EQ(event.event_type, IBV_EVENT_QP_FATAL);
+			EXPECT_TRUE(event.element.qp == pair.client.id->qp || event.element.qp == pair.server.id->qp);
+			ibv_ack_async_event(&event);
+		}
+	}
+	EXPECT_EQ(ibv_destroy_cq(cq), 0);
+	rdma_free_devices(devices);
+}
+
+// --- the end --------------------------------------------------------------------------------------
+
+TEST(End, ADisconnectFlushesReceives)
+{
+	Pair pair;
+	Memory to(pair.server.id->pd, 64);
+
+	ASSERT_EQ(pair.server.receive({to.sge(0, 64)}, 77), 0);
+	ASSERT_EQ(rdma_disconnect(pair.client.id), 0);
+	const ibv_wc wc = pair.server.received();
+	EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_EQ(wc.wr_id, 77U);
+}
+
+TEST(End, WhatWasSentArrivesBeforeTheEnd)
+{
+	constexpr std::uint32_t length = 8 << 20;
+
+	for (int i = 0; i < 10; i++) {
+		auto pair = std::make_unique<Pair>();
+		auto from = std::make_unique<Memory>(pair->client.id->pd, length);
+		Memory to(pair->server.id->pd, length);
+
+		fill(from->bytes, static_cast<unsigned>(i));
+		const std::uint8_t last = static_cast<std::uint8_t>(from->bytes.back() | 1);
+		from->bytes.back() = last;
+		ASSERT_EQ(pair->client.post(
+				  IBV_WR_RDMA_WRITE, {from->sge(0, length)}, to.address(), to.mr->rkey),
+			0);
+		ASSERT_EQ(pair->client.sent().status, IBV_WC_SUCCESS);
+		const std::vector<std::uint8_t> sent = from->bytes;
+		rdma_destroy_qp(pair->client.id);
+		from.reset();
+		EXPECT_TRUE(eventually([&] { return to.bytes == sent; }));
+	}
+}
+
+TEST(End, AChildHasNothingOfItsParents)
+{
+	Pair pair;
+	Memory from(pair.client.id->pd, 64);
+	int status = 0;
+
+	const pid_t child = fork();
+	ASSERT_GE(child, 0);
+	if (child == 0) {
+		ibv_wc wc{};
+
+		_exit(pair.client.post(IBV_WR_SEND, {from.sge(0, 64)}) == EPERM &&
+				      ibv_poll_cq(pair.client.id->send_cq, 1, &wc) == -EPERM &&
+				      !ibv_alloc_pd(pair.client.id->verbs) && errno == EPERM ?
+			      0 :
+			      1);
+	}
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_EQ(status, 0);
+	// The parent's connection goes on.
+	Memory to(pair.server.id->pd, 64);
+	ASSERT_EQ(pair.server.receive({to.sge(0, 64)}), 0);
+	ASSERT_EQ(pair.client.post(IBV_WR_SEND, {from.sge(0, 64)}), 0);
+	EXPECT_EQ(pair.server.received().status, IBV_WC_SUCCESS);
+}
+
+// --- connections ----------------------------------------------------------------------------------
+
+TEST(Connect, NobodyListens)
+{
+	ibv_qp_init_attr attr = attributes(16);
+	rdma_cm_id *listener = nullptr, *id = nullptr;
+	rdma_addrinfo *passive = resolve(nullptr, RAI_PASSIVE);
+
+	// A port that is taken, and that nobody listens on
+	ASSERT_EQ(rdma_create_ep(&listener, passive, nullptr, nullptr), 0);
+	rdma_freeaddrinfo(passive);
+	rdma_addrinfo *active = resolve(port_of(listener).c_str(), 0);
+	ASSERT_EQ(rdma_create_ep(&id, active, nullptr, &attr), 0);
+	rdma_freeaddrinfo(active);
+	EXPECT_EQ(rdma_connect(id, nullptr), -1);
+	EXPECT_EQ(errno, ECONNREFUSED);
+	rdma_destroy_ep(id);
+	rdma_destroy_ep(listener);
+}
+
+TEST(Connect, ARejectionBringsItsPrivateData)
+{
+	ibv_qp_init_attr attr = attributes(16);
+	rdma_cm_id *listener = nullptr, *request = nullptr, *id = nullptr;
+	rdma_addrinfo *passive = resolve(nullptr, RAI_PASSIVE);
+
+	ASSERT_EQ(rdma_create_ep(&listener, passive, nullptr, nullptr), 0);
+	ASSERT_EQ(rdma_listen(listener, 1), 0);
+	rdma_freeaddrinfo(passive);
+	rdma_addrinfo *active = resolve(port_of(listener).c_str(), 0);
+	ASSERT_EQ(rdma_create_ep(&id, active, nullptr, &attr), 0);
+	rdma_freeaddrinfo(active);
+	std::thread rejecting([&] {
+		ASSERT_EQ(rdma_get_request(listener, &request), 0);
+		EXPECT_EQ(rdma_reject(request, "no thanks", 10), 0);
+	});
+	EXPECT_EQ(rdma_connect(id, nullptr), -1);
+	EXPECT_EQ(errno, ECONNREFUSED);
+	rejecting.join();
+	ASSERT_NE(id->event, nullptr);
+	EXPECT_EQ(id->event->event, RDMA_CM_EVENT_REJECTED);
+	ASSERT_GE(id->event->param.conn.private_data_len, 10);
+	EXPECT_STREQ(static_cast<const char *>(id->event->param.conn.private_data), "no thanks");
+	rdma_destroy_ep(request);
+	rdma_destroy_ep(id);
+	rdma_destroy_ep(listener);
+}
+
+TEST(Connect, AListenerThatGoesRejectsWhatNobodyHasHeardOf)
+{
+	ibv_qp_init_attr attr = attributes(16);
+	rdma_cm_id *listener = nullptr, *id = nullptr;
+	rdma_addrinfo *passive = resolve(nullptr, RAI_PASSIVE);
+
+	ASSERT_EQ(rdma_create_ep(&listener, passive, nullptr, nullptr), 0);
+	ASSERT_EQ(rdma_listen(listener, 1), 0);
+	rdma_freeaddrinfo(passive);
+	rdma_addrinfo *active = resolve(port_of(listener).c_str(), 0);
+	ASSERT_EQ(rdma_create_ep(&id, active, nullptr, &attr), 0);
+	rdma_freeaddrinfo(active);
+	std::thread going([&] {
+		pollfd descriptor = {.fd = listener->channel->fd, .events = POLLIN, .revents = 0};
+
+		EXPECT_EQ(poll(&descriptor, 1, 30000), 1);
+		rdma_destroy_ep(listener);
+	});
+	EXPECT_EQ(rdma_connect(id, nullptr), -1);
+	EXPECT_EQ(errno, ECONNREFUSED);
+	going.join();
+	rdma_destroy_ep(id);
+}
+
+TEST(Connect, BadArgumentsAreRefused)
+{
+	rdma_event_channel *channel = rdma_create_event_channel();
+	rdma_cm_id *id = nullptr;
+	rdma_conn_param param{};
+
+	ASSERT_NE(channel, nullptr);
+	ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+	EXPECT_EQ(rdma_resolve_addr(id, nullptr, nullptr, 100), -1);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(rdma_bind_addr(id, nullptr), -1);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(rdma_connect(id, &param), -1);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(rdma_accept(id, &param), -1);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(rdma_disconnect(id), -1);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(rdma_resolve_route(id, 100), -1);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(channel);
+}
+
+TEST(Connect, ManyAtOnce)
+{
+	std::vector<std::unique_ptr<Pair>> pairs;
+
+	for (int i = 0; i < 50; i++)
+		pairs.push_back(std::make_unique<Pair>(8));
+	for (const auto &pair : pairs) {
+		Memory from(pair->client.id->pd, 8), to(pair->server.id->pd, 8);
+
+		ASSERT_EQ(pair->server.receive({to.sge(0, 8)}), 0);
+		ASSERT_EQ(pair->client.post(IBV_WR_SEND, {from.sge(0, 8)}), 0);
+		EXPECT_EQ(pair->server.received().status, IBV_WC_SUCCESS);
+	}
+}
+
+// --- the device -----------------------------------------------------------------------------------
+
+TEST(Device, IsListedAndHasNoFileOfTheKernels)
+{
+	int count = 0;
+	ibv_device **list = ibv_get_device_list(&count);
+	ibv_device_attr attr{};
+
+	ASSERT_NE(list, nullptr);
+	ASSERT_GE(count, 1);
+	ibv_device *device = list[count - 1];
+	EXPECT_STREQ(ibv_get_device_name(device), "kiwu0");
+	EXPECT_EQ(device->transport_type, IBV_TRANSPORT_IWARP);
+	ibv_context *context = ibv_open_device(device);
+	ASSERT_NE(context, nullptr);
+	EXPECT_EQ(ibv_query_device(context, &attr), 0);
+	EXPECT_EQ(attr.max_qp_wr, 16384);
+	EXPECT_EQ(attr.max_sge, 16);
+	EXPECT_EQ(ibv_close_device(context), 0);
+	ibv_free_device_list(list);
+}
+
+TEST(Device, WhatItHasntIsRefused)
+{
+	Pair pair;
+	ibv_pd *pd = pair.client.id->pd;
+	ibv_qp_init_attr attr = attributes(16);
+
+	attr.send_cq = attr.recv_cq = pair.client.id->send_cq;
+	attr.qp_type = IBV_QPT_UC;
+	EXPECT_EQ(ibv_create_qp(pd, &attr), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	EXPECT_EQ(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	EXPECT_EQ(ibv_reg_mr(pd, reinterpret_cast<void *>(0x1000), 4096, IBV_ACCESS_LOCAL_WRITE), nullptr);
+	EXPECT_EQ(errno, EFAULT);
+	EXPECT_EQ(ibv_reg_mr(pd, &attr, sizeof(attr), IBV_ACCESS_REMOTE_WRITE), nullptr);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(ibv_dealloc_pd(pd), EBUSY);
+}
+
+} // namespace
+} // namespace user
