@@ -152,7 +152,7 @@ checkpatch_options := --no-tree --strict --terse --no-summary --show-types --max
 	--ignore FILE_PATH_CHANGES,SPDX_LICENSE_TAG,EMBEDDED_FILENAME,ALLOC_WITH_SIZEOF,BIT_MACRO,UNCOMMENTED_DEFINITION
 # trace.h is written in the macros of tracepoints, and session/os.h is C of user space.
 kernel_files := $(filter-out kmod/config.h kmod/trace.h kmod/session/os.h,$(wildcard kmod/*.[ch] $(foreach folder,cm ud session proto,kmod/$(folder)/*.[ch]) uapi/*.h tests/kunit/*.[ch] tests/bench/modules/*.[ch] tests/guest/plant/*.c tests/life/late/*.c tests/life/sockets/*.c))
-cxx_files := $(shell find provider tests \( -name '*.cpp' -o -name '*.hpp' \) 2>/dev/null)
+cxx_files := $(shell find provider user tests \( -name '*.cpp' -o -name '*.hpp' \) 2>/dev/null)
 
 ## style: checkpatch on the kernel code, clang-format and clang-tidy on the C++
 .PHONY: style style-kernel style-format style-tidy

@@ -78,8 +78,8 @@ void check_rights(const char *path)
 /// A program of another architecture, or without a loader, can't be given the library.
 void check_format(const char *path)
 {
-	ElfW(Ehdr) header {};
-	ElfW(Ehdr) own {};
+	ElfW(Ehdr) header{};
+	ElfW(Ehdr) own{};
 	const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
 	const int self = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
@@ -96,7 +96,7 @@ void check_format(const char *path)
 		give_up(cannot_run, "%s is for another architecture", path);
 	bool loaded = false;
 	for (int i = 0; i < header.e_phnum; i++) {
-		ElfW(Phdr) part {};
+		ElfW(Phdr) part{};
 
 		if (::pread(fd, &part, sizeof(part),
 			    static_cast<off_t>(header.e_phoff) + i * static_cast<off_t>(header.e_phentsize)) ==

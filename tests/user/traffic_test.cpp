@@ -31,7 +31,9 @@ TEST(Traffic, SendsArriveInOrder)
 	for (std::uint64_t i = 0; i < 16; i++)
 		ASSERT_EQ(pair.server.receive({to.sge(i * 256, 256)}, i), 0);
 	for (std::uint64_t i = 0; i < 16; i++)
-		ASSERT_EQ(pair.client.post(IBV_WR_SEND, {from.sge(i * 256, static_cast<std::uint32_t>(i + 1))}, 0, 0, i), 0);
+		ASSERT_EQ(
+			pair.client.post(IBV_WR_SEND, {from.sge(i * 256, static_cast<std::uint32_t>(i + 1))}, 0, 0, i),
+			0);
 	for (std::uint64_t i = 0; i < 16; i++) {
 		const ibv_wc wc = pair.server.received();
 
@@ -52,7 +54,8 @@ TEST(Traffic, LargeWritesArriveWhole)
 	fill(from.bytes, 2);
 	// Three buffers, none of them aligned
 	ASSERT_EQ(pair.client.post(IBV_WR_RDMA_WRITE,
-			  {from.sge(0, 4097), from.sge(4097, 3 << 20), from.sge(4097 + (3 << 20), length - 4097 - (3 << 20))},
+			  {from.sge(0, 4097), from.sge(4097, 3 << 20),
+				  from.sge(4097 + (3 << 20), length - 4097 - (3 << 20))},
 			  to.address(13), to.mr->rkey),
 		0);
 	EXPECT_EQ(pair.client.sent().status, IBV_WC_SUCCESS);
@@ -288,9 +291,7 @@ TEST(End, WhatWasSentArrivesBeforeTheEnd)
 		fill(from->bytes, static_cast<unsigned>(i));
 		const std::uint8_t last = static_cast<std::uint8_t>(from->bytes.back() | 1);
 		from->bytes.back() = last;
-		ASSERT_EQ(pair->client.post(
-				  IBV_WR_RDMA_WRITE, {from->sge(0, length)}, to.address(), to.mr->rkey),
-			0);
+		ASSERT_EQ(pair->client.post(IBV_WR_RDMA_WRITE, {from->sge(0, length)}, to.address(), to.mr->rkey), 0);
 		ASSERT_EQ(pair->client.sent().status, IBV_WC_SUCCESS);
 		const std::vector<std::uint8_t> sent = from->bytes;
 		rdma_destroy_qp(pair->client.id);
@@ -311,10 +312,10 @@ TEST(End, AChildHasNothingOfItsParents)
 		ibv_wc wc{};
 
 		_exit(pair.client.post(IBV_WR_SEND, {from.sge(0, 64)}) == EPERM &&
-				      ibv_poll_cq(pair.client.id->send_cq, 1, &wc) == -EPERM &&
-				      !ibv_alloc_pd(pair.client.id->verbs) && errno == EPERM ?
-			      0 :
-			      1);
+					ibv_poll_cq(pair.client.id->send_cq, 1, &wc) == -EPERM &&
+					!ibv_alloc_pd(pair.client.id->verbs) && errno == EPERM
+				? 0
+				: 1);
 	}
 	ASSERT_EQ(waitpid(child, &status, 0), child);
 	EXPECT_EQ(status, 0);

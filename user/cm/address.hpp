@@ -19,9 +19,9 @@ union Address {
 	/// 0: of a family that there isn't here
 	static socklen_t length_of(const sockaddr *address)
 	{
-		return address->sa_family == AF_INET ? sizeof(sockaddr_in) :
-		       address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) :
-							0;
+		return address->sa_family == AF_INET	? sizeof(sockaddr_in)
+		       : address->sa_family == AF_INET6 ? sizeof(sockaddr_in6)
+							: 0;
 	}
 	socklen_t length() const { return length_of(&any); }
 
@@ -38,8 +38,8 @@ union Address {
 
 	bool is_wildcard() const
 	{
-		return any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr) :
-						   v4.sin_addr.s_addr == htonl(INADDR_ANY);
+		return any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr)
+						 : v4.sin_addr.s_addr == htonl(INADDR_ANY);
 	}
 
 	/// Makes an address of IPv4 one that isn't mapped into IPv6.
@@ -61,9 +61,9 @@ union Address {
 	{
 		if (any.sa_family != other.any.sa_family)
 			return false;
-		return any.sa_family == AF_INET6 ?
-			       std::memcmp(&v6.sin6_addr, &other.v6.sin6_addr, sizeof(v6.sin6_addr)) == 0 :
-			       v4.sin_addr.s_addr == other.v4.sin_addr.s_addr;
+		return any.sa_family == AF_INET6
+			       ? std::memcmp(&v6.sin6_addr, &other.v6.sin6_addr, sizeof(v6.sin6_addr)) == 0
+			       : v4.sin_addr.s_addr == other.v4.sin_addr.s_addr;
 	}
 };
 

@@ -197,7 +197,9 @@ int Endpoint::bind_qp(Qp &qp)
 {
 	if (const int error = qp.bind(inbox))
 		return error;
-	qp.end_connection = [](Qp &, Inbox &inbox) { of(inbox).lose_qp(); };
+	qp.end_connection = [](Qp &, Inbox &inbox) {
+		of(inbox).lose_qp();
+	};
 	qp.watched.get();
 	qp_ = &qp;
 	return 0;
@@ -475,8 +477,8 @@ void Endpoint::reply_received(const kiw_mpa_frame &reply)
 		end(EMSGSIZE, End::fin);
 		return;
 	}
-	// The peer learns by a Terminate why nothing comes of it (RFC 6581 sections 9.1 and 9.2), and for that there has
-	// to be a stream. The user is told at once.
+	// The peer learns by a Terminate why nothing comes of it (RFC 6581 sections 9.1 and 9.2), and for that there
+	// has to be a stream. The user is told at once.
 	if (why) {
 		kiw_mpa_result terms = su.terms;
 
@@ -553,8 +555,8 @@ void Endpoint::run_connect()
 		connect_lost(error);
 }
 
-int Endpoint::connect(void *user, Qp &qp, int socket, const Address &local, const Address &remote,
-	const Wanted &wanted, Endpoint *&endpoint)
+int Endpoint::connect(void *user, Qp &qp, int socket, const Address &local, const Address &remote, const Wanted &wanted,
+	Endpoint *&endpoint)
 {
 	if (wanted.ird > limits::rd_atom || wanted.ord > limits::rd_atom || wanted.length > KIW_MPA_PD_MAX ||
 		local.any.sa_family != remote.any.sa_family)
@@ -645,8 +647,8 @@ void Endpoint::asked(std::uint8_t &their_ird, std::uint8_t &their_ord) const
 {
 	const kiw_mpa_frame &request = startup_->request;
 	const auto depth = [&](std::uint16_t value) {
-		return !request.enhanced || value == KIW_DEPTH_UNSET ? static_cast<std::uint8_t>(limits::rd_atom) :
-								       at_most_255(value);
+		return !request.enhanced || value == KIW_DEPTH_UNSET ? static_cast<std::uint8_t>(limits::rd_atom)
+								     : at_most_255(value);
 	};
 
 	their_ird = depth(request.ird);

@@ -173,11 +173,11 @@ private:
 	bool alive_ = true; // the reference for being alive is there
 	std::uint8_t owed_ = 0;
 	int status_ = 0;
-	Qp *qp_ = nullptr; // reference held
+	Qp *qp_ = nullptr;	       // reference held
 	Listener *listener_ = nullptr; // until the user has decided, reference held
 	Startup *startup_ = nullptr;
 	Time deadline_ = never;
-	std::uint8_t refused_ = 0;  // times that TCP has refused
+	std::uint8_t refused_ = 0; // times that TCP has refused
 	Time redial_at_ = never;
 	std::uint32_t queued_ = 0; // bytes without acknowledgment when the deadline was set
 	Remains remains_;

@@ -248,8 +248,8 @@ KIW_NAME int rdma_migrate_id(rdma_cm_id *ibv, rdma_event_channel *channel)
 
 // --- identifiers ----------------------------------------------------------------------------------
 
-static int create_id(rdma_event_channel *channel, rdma_cm_id **id, void *context, rdma_port_space space,
-	ibv_qp_type type)
+static int create_id(
+	rdma_event_channel *channel, rdma_cm_id **id, void *context, rdma_port_space space, ibv_qp_type type)
 {
 	ibv_context *device_context = nullptr;
 	ibv_pd *pd = nullptr;
@@ -331,8 +331,7 @@ KIW_NAME int rdma_connect(rdma_cm_id *ibv, rdma_conn_param *param)
 {
 	Id &id = Id::from(ibv);
 	Wanted wanted;
-	int error = !ibv->qp && !param ? EINVAL :
-					 want(id, param, limits::rd_atom, limits::rd_atom, wanted);
+	int error = !ibv->qp && !param ? EINVAL : want(id, param, limits::rd_atom, limits::rd_atom, wanted);
 	if (!error) {
 		Turn turn(id.lock);
 		Address remote;
@@ -473,14 +472,14 @@ KIW_NAME int rdma_set_option(rdma_cm_id *ibv, int level, int option, void *value
 
 KIW_NAME __be16 rdma_get_src_port(rdma_cm_id *id)
 {
-	return id->route.addr.src_addr.sa_family == AF_INET6 ? id->route.addr.src_sin6.sin6_port :
-							       id->route.addr.src_sin.sin_port;
+	return id->route.addr.src_addr.sa_family == AF_INET6 ? id->route.addr.src_sin6.sin6_port
+							     : id->route.addr.src_sin.sin_port;
 }
 
 KIW_NAME __be16 rdma_get_dst_port(rdma_cm_id *id)
 {
-	return id->route.addr.dst_addr.sa_family == AF_INET6 ? id->route.addr.dst_sin6.sin6_port :
-							       id->route.addr.dst_sin.sin_port;
+	return id->route.addr.dst_addr.sa_family == AF_INET6 ? id->route.addr.dst_sin6.sin6_port
+							     : id->route.addr.dst_sin.sin_port;
 }
 
 // --- queue pairs ----------------------------------------------------------------------------------
@@ -747,8 +746,7 @@ KIW_NAME int rdma_getaddrinfo(
 	if (hints) {
 		error = copy_address(hints->ai_src_addr, hints->ai_src_len, rai->ai_src_addr, rai->ai_src_len);
 		if (!error)
-			error = copy_address(
-				hints->ai_dst_addr, hints->ai_dst_len, rai->ai_dst_addr, rai->ai_dst_len);
+			error = copy_address(hints->ai_dst_addr, hints->ai_dst_len, rai->ai_dst_addr, rai->ai_dst_len);
 	}
 	if (!error && (node || service)) {
 		wanted.ai_socktype = SOCK_STREAM;

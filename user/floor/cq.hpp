@@ -38,8 +38,8 @@ struct kiw_cq {
 	void (*overflow)(kiw_cq &cq) = nullptr; // tells the process that completions were lost
 	void *user = nullptr;
 	int (*start_poll)(ibv_cq_ex *cq, ibv_poll_cq_attr *attr) = nullptr; // the provider's, of an extended one
-	std::atomic<std::uint32_t> events_told = 0;	  // on the channel
-	std::atomic<std::uint32_t> async_events_told = 0; // on the device
+	std::atomic<std::uint32_t> events_told = 0;			    // on the channel
+	std::atomic<std::uint32_t> async_events_told = 0;		    // on the device
 
 	/// Times that a thread has polled in vain: the understudy sees by it that there is one.
 	std::atomic<std::uint32_t> looks = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "options.hpp"
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -23,20 +23,46 @@ struct Row {
 };
 
 constexpr std::array rows = {
-	Row{"crc", Kind::flag, 0, 1, [](unsigned value) { options.crc = value; }},
-	Row{"markers", Kind::flag, 0, 1, [](unsigned value) { options.markers = value; }},
-	Row{"mpa_rev", Kind::number, 1, 2, [](unsigned value) { options.mpa_rev = static_cast<std::uint8_t>(value); }},
-	Row{"p2p", Kind::flag, 0, 1, [](unsigned value) { options.p2p = value; }},
-	Row{"rtr", Kind::number, 1, 7, [](unsigned value) { options.rtr = static_cast<std::uint8_t>(value); }},
-	Row{"large", Kind::flag, 0, 1, [](unsigned value) { options.large = value; }},
+	Row{"crc", Kind::flag, 0, 1,
+		[](unsigned value) {
+			options.crc = value;
+		}},
+	Row{"markers", Kind::flag, 0, 1,
+		[](unsigned value) {
+			options.markers = value;
+		}},
+	Row{"mpa_rev", Kind::number, 1, 2,
+		[](unsigned value) {
+			options.mpa_rev = static_cast<std::uint8_t>(value);
+		}},
+	Row{"p2p", Kind::flag, 0, 1,
+		[](unsigned value) {
+			options.p2p = value;
+		}},
+	Row{"rtr", Kind::number, 1, 7,
+		[](unsigned value) {
+			options.rtr = static_cast<std::uint8_t>(value);
+		}},
+	Row{"large", Kind::flag, 0, 1,
+		[](unsigned value) {
+			options.large = value;
+		}},
 	Row{"receive_wait", Kind::number, 0, 300,
-		[](unsigned value) { options.receive_wait = static_cast<std::uint16_t>(value); }},
+		[](unsigned value) {
+			options.receive_wait = static_cast<std::uint16_t>(value);
+		}},
 	Row{"connect_timeout", Kind::number, 1, 300,
-		[](unsigned value) { options.connect_timeout = static_cast<std::uint16_t>(value); }},
+		[](unsigned value) {
+			options.connect_timeout = static_cast<std::uint16_t>(value);
+		}},
 	Row{"mpa_timeout", Kind::number, 1, 300,
-		[](unsigned value) { options.mpa_timeout = static_cast<std::uint16_t>(value); }},
+		[](unsigned value) {
+			options.mpa_timeout = static_cast<std::uint16_t>(value);
+		}},
 	Row{"keepalive", Kind::number, 0, 32767,
-		[](unsigned value) { options.keepalive = static_cast<std::uint16_t>(value); }},
+		[](unsigned value) {
+			options.keepalive = static_cast<std::uint16_t>(value);
+		}},
 };
 
 bool parse_flag(std::string_view text, unsigned &value)
@@ -90,7 +116,8 @@ bool read()
 		const std::string_view word(rest.data(), end);
 
 		if (!word.empty() && !take(word)) {
-			(void)std::fprintf(stderr, "kiwarp: KIWARP_USER: '%.*s' is no option with a value that it takes\n",
+			(void)std::fprintf(stderr,
+				"kiwarp: KIWARP_USER: '%.*s' is no option with a value that it takes\n",
 				static_cast<int>(word.size()), word.data());
 			return false;
 		}

@@ -14,10 +14,10 @@ struct Options {
 	bool p2p = true;
 	std::uint8_t rtr = 6;
 	bool large = true;
-	std::uint16_t receive_wait = 10;   // s
+	std::uint16_t receive_wait = 10;    // s
 	std::uint16_t connect_timeout = 20; // s
-	std::uint16_t mpa_timeout = 10;	   // s
-	std::uint16_t keepalive = 0;	   // s; 0: none
+	std::uint16_t mpa_timeout = 10;	    // s
+	std::uint16_t keepalive = 0;	    // s; 0: none
 };
 
 inline constinit Options options;

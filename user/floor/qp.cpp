@@ -62,7 +62,9 @@ Qp::Qp() noexcept : watched(on_event, on_release)
 	core.flush = IB_WC_WR_FLUSH_ERR;
 	core.own.access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC;
 	srq_wait.stream = this;
-	srq_wait.wake = [](SrqWait &wait) { understudy::queue(static_cast<Qp *>(wait.stream)->watched); };
+	srq_wait.wake = [](SrqWait &wait) {
+		understudy::queue(static_cast<Qp *>(wait.stream)->watched);
+	};
 }
 
 int Qp::make(std::uint32_t send_stride, std::uint32_t recv_stride)

@@ -81,7 +81,8 @@ struct Qp {
 
 	Qp() noexcept;
 
-	/// Makes the queues; core has their capacities. Returns 0, or an errno value: then put() is all that is left to do.
+	/// Makes the queues; core has their capacities. Returns 0, or an errno value: then put() is all that is left to
+	/// do.
 	int make(std::uint32_t send_stride, std::uint32_t recv_stride);
 	/// Nobody uses it any more, but for those that have a reference.
 	void end();

@@ -66,8 +66,8 @@ kiw_region_fault check_owner(const kiw_region &region, const kiw_owner *owner, s
 	return KIW_REGION_OK;
 }
 
-kiw_region_fault check(const kiw_region &region, const kiw_owner *owner, std::uint32_t stag, int access, u64 addr,
-	u64 len)
+kiw_region_fault check(
+	const kiw_region &region, const kiw_owner *owner, std::uint32_t stag, int access, u64 addr, u64 len)
 {
 	if (const kiw_region_fault fault = check_owner(region, owner, stag))
 		return fault;
@@ -151,8 +151,7 @@ kiw_region_fault check_bind(const kiw_region &window, const kiw_owner *owner, co
 }
 
 /// Makes a window, the lock of which is held, a part of a region, or of nothing.
-void set(kiw_region &window, const kiw_owner *owner, std::uint32_t stag, const kiw_bind_args &args,
-	kiw_region *parent)
+void set(kiw_region &window, const kiw_owner *owner, std::uint32_t stag, const kiw_bind_args &args, kiw_region *parent)
 {
 	window.stag.store(stag, std::memory_order_relaxed);
 	if (!parent)
@@ -330,9 +329,9 @@ void unbind_all(const kiw_owner &owner)
 			continue;
 		}
 		window->lock.lock();
-		kiw_region *parent =
-			window->kind == Kind::window_2 && window->owner == &owner && window->valid ? withdraw(*window) :
-												     nullptr;
+		kiw_region *parent = window->kind == Kind::window_2 && window->owner == &owner && window->valid
+					     ? withdraw(*window)
+					     : nullptr;
 		window->lock.unlock();
 		leave(parent);
 		put(*window);

@@ -13,8 +13,8 @@ namespace kiwu {
 /// Returns false if there is no memory.
 inline bool make_ring(kiw_ring_map &map, std::uint32_t entries, std::uint32_t stride)
 {
-	const std::size_t size =
-		(KIW_RING_HEADER + std::size_t{entries} * stride + KIW_RING_ALIGN - 1) / KIW_RING_ALIGN * KIW_RING_ALIGN;
+	const std::size_t size = (KIW_RING_HEADER + std::size_t{entries} * stride + KIW_RING_ALIGN - 1) /
+				 KIW_RING_ALIGN * KIW_RING_ALIGN;
 
 	map = {};
 	map.mem = std::aligned_alloc(KIW_RING_ALIGN, size);

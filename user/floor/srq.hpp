@@ -18,7 +18,7 @@ struct Srq;
 struct SrqWait {
 	SrqWait *next = nullptr;
 	bool waits = false;
-	bool granted = false;		       ///< a request is set aside for the stream
+	bool granted = false; ///< a request is set aside for the stream
 	void *stream = nullptr;
 	void (*wake)(SrqWait &wait) = nullptr; ///< has the stream try again; called with the lock of the queue held
 };

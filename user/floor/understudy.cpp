@@ -328,8 +328,8 @@ int prepare()
 	if (thread.epoll < 0)
 		return -thread.epoll;
 	thread.bell = sys::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	const int error = thread.bell < 0 ? thread.bell :
-					    sys::epoll_ctl(thread.epoll, EPOLL_CTL_ADD, thread.bell, &event);
+	const int error =
+		thread.bell < 0 ? thread.bell : sys::epoll_ctl(thread.epoll, EPOLL_CTL_ADD, thread.bell, &event);
 	if (!error)
 		return 0;
 	if (thread.bell >= 0)

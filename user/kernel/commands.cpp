@@ -86,7 +86,8 @@ bool is_mapped(const void *address, std::size_t length)
 	const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(address) + length;
 
 	for (; at < end; at += pages * page)
-		if (::mincore(reinterpret_cast<void *>(at), std::min(end - at, pages * page), ignored) && errno == ENOMEM)
+		if (::mincore(reinterpret_cast<void *>(at), std::min(end - at, pages * page), ignored) &&
+			errno == ENOMEM)
 			return false;
 	return true;
 }
@@ -104,8 +105,8 @@ int check_region(const void *address, std::size_t length, std::uint64_t iova, in
 }
 
 /// Makes a region that isn't found by anybody yet. Returns 0 or an errno value.
-int make_memory(const ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, int access,
-	kiw_region *&region)
+int make_memory(
+	const ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, int access, kiw_region *&region)
 {
 	kiw_domain *domain = domain_of(pd);
 
@@ -221,14 +222,14 @@ bool is_of_qp(const ibv_async_event &event, const ibv_qp *qp)
 /// TCP and MPA see to what these are about: accepted in every state.
 constexpr int ignored_attributes = IBV_QP_EN_SQD_ASYNC_NOTIFY | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_PATH_MTU |
 				   IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER |
-				   IBV_QP_RQ_PSN | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |
-				   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_CAP;
+				   IBV_QP_RQ_PSN | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
+				   IBV_QP_CAP;
 
 int check_attributes(Qp &qp, const ibv_qp_attr &attr, int mask)
 {
 	constexpr int known = ignored_attributes | IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS;
-	constexpr unsigned rights = unsigned{remote_rights} | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND |
-				    IBV_ACCESS_OPTIONAL_RANGE;
+	constexpr unsigned rights =
+		unsigned{remote_rights} | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | IBV_ACCESS_OPTIONAL_RANGE;
 
 	if (mask & IBV_QP_RATE_LIMIT)
 		return EOPNOTSUPP;

@@ -3,17 +3,17 @@
 // In place of provider/doorbell.cpp: a doorbell is a call, of the queue that a command's address names.
 #include "doorbell.hpp"
 
+#include "objects.hpp"
 #include "qp.hpp"
 #include "srq.hpp"
-#include "objects.hpp"
 
 namespace kiw {
 
 Doorbell::Command Doorbell::make_command(std::uint32_t number, std::uint32_t handle, std::uint32_t) const
 {
-	const void *queue = number == IB_USER_VERBS_CMD_POST_SRQ_RECV ?
-				    static_cast<const void *>(kiwu::find_srq(handle)) :
-				    static_cast<const void *>(kiwu::find_qp(handle));
+	const void *queue = number == IB_USER_VERBS_CMD_POST_SRQ_RECV
+				    ? static_cast<const void *>(kiwu::find_srq(handle))
+				    : static_cast<const void *>(kiwu::find_qp(handle));
 
 	return {
 		.header = {.command = number, .in_words = 0, .out_words = 0},

@@ -69,8 +69,7 @@ ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr)
 	return ex;
 }
 
-int query_device_ex(
-	ibv_context *, const ibv_query_device_ex_input *input, ibv_device_attr_ex *attr, std::size_t size)
+int query_device_ex(ibv_context *, const ibv_query_device_ex_input *input, ibv_device_attr_ex *attr, std::size_t size)
 {
 	if (input && input->comp_mask)
 		return EINVAL;

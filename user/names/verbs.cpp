@@ -10,18 +10,18 @@
 #include <dlfcn.h>
 #include <new>
 
-#include "provider/ah.hpp"
 #include "context.hpp"
-#include "provider/cq.hpp"
 #include "device.hpp"
 #include "domain.hpp"
 #include "memory.hpp"
-#include "provider/mr.hpp"
-#include "provider/mw.hpp"
 #include "names.hpp"
 #include "objects.hpp"
 #include "operations.hpp"
 #include "options.hpp"
+#include "provider/ah.hpp"
+#include "provider/cq.hpp"
+#include "provider/mr.hpp"
+#include "provider/mw.hpp"
 #include "provider/qp.hpp"
 #include "provider/srq.hpp"
 
@@ -208,9 +208,8 @@ KIW_NAME int ibv_query_gid(ibv_context *context, std::uint8_t port, int index, i
 	return 0;
 }
 
-KIW_NAME int _ibv_query_gid_ex(
-	ibv_context *context, std::uint32_t port, std::uint32_t index, ibv_gid_entry *entry, std::uint32_t flags,
-	std::size_t size)
+KIW_NAME int _ibv_query_gid_ex(ibv_context *context, std::uint32_t port, std::uint32_t index, ibv_gid_entry *entry,
+	std::uint32_t flags, std::size_t size)
 {
 	ibv_gid_entry full{};
 
@@ -432,8 +431,7 @@ KIW_NAME ibv_mr *ibv_reg_mr_iova2(
 KIW_NAME ibv_mr *ibv_reg_dmabuf_mr(
 	ibv_pd *pd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd, int access)
 {
-	return ours(pd) ? fail<ibv_mr>(EOPNOTSUPP) :
-			  NEXT(ibv_reg_dmabuf_mr, pd, offset, length, iova, fd, access);
+	return ours(pd) ? fail<ibv_mr>(EOPNOTSUPP) : NEXT(ibv_reg_dmabuf_mr, pd, offset, length, iova, fd, access);
 }
 
 KIW_NAME int ibv_rereg_mr(ibv_mr *mr, int flags, ibv_pd *pd, void *address, std::size_t length, int access)
