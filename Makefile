@@ -64,6 +64,11 @@ user:
 ## tests: all test programs; the KUnit module too where the kernel has KUnit
 .PHONY: tests $(test_dirs) kunit
 tests: $(test_dirs) $(if $(kunit),kunit)
+
+## guest-tests: the same without the programs that only the host runs
+.PHONY: guest-tests
+guest-tests: $(filter-out tests/mutants tests/proto tests/session tests/user,$(test_dirs)) $(if $(kunit),kunit)
+
 $(test_dirs):
 	$(MAKE) -C $@ O=$(out)/$@ $(user)
 # Once, for the folders that link with it
@@ -113,6 +118,8 @@ guest-install:
 	install -m 644 kmod/kiwarp.ko $(wildcard $(if $(kunit),tests/kunit/kiwarp_proto_kunit.ko)) \
 		$(DESTDIR)/lib/modules/$(KVER)/updates/
 	if [ -d $(out)/provider ]; then $(MAKE) install-provider DESTDIR=$(DESTDIR) O=$(out); fi
+	if [ -d $(out)/user ]; then install -t $(DESTDIR)/usr/lib/kiwarp/tests \
+		$(out)/user/kiwarp-user $(out)/user/libkiwarp-user.so.0; fi
 	if [ -d $(out)/tests ]; then find $(out)/tests -type f -perm -u+x ! -name '*.so' \
 		-exec install -t $(DESTDIR)/usr/lib/kiwarp/tests {} +; fi
 
