@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <infiniband/verbs.h>
 
 #include "context.hpp"
