@@ -1077,6 +1077,8 @@ TEST_F(Named, ALinkWithoutConnectionsByNumberHasNoPort)
 	EXPECT_TRUE(listens());
 	left.connect(right.name());
 	right.connect(left.name());
+	// The option ends what is being connected, not what is.
+	exchange(left, right);
 	{
 		const End later("kiw0", ipv4.left), dials("kiw0", ipv4.left);
 		const vt::LinkOption off("kiw0", "number", "0");
