@@ -12,127 +12,123 @@
 #define CM_SECS_MAX		300
 #define CM_KEEPALIVE_MAX	32767	/* seconds, TCP's own limit */
 
-static bool crc;
-module_param(crc, bool, 0644);
-MODULE_PARM_DESC(crc, "Ask for CRC on every connection (default: N; a peer that asks gets it)");
-
-static bool markers;
-module_param(markers, bool, 0644);
-MODULE_PARM_DESC(markers,
-		 "Ask for markers in what we receive (default: N; a peer that asks gets them)");
-
-static int cm_set_rev(const char *val, const struct kernel_param *kp)
-{
-	return param_set_uint_minmax(val, kp, KIW_MPA_REV_1, KIW_MPA_REV_2);
-}
-
-static const struct kernel_param_ops rev_ops = { .set = cm_set_rev, .get = param_get_uint };
-static unsigned int mpa_rev = KIW_MPA_REV_2;
-module_param_cb(mpa_rev, &rev_ops, &mpa_rev, 0644);
-MODULE_PARM_DESC(mpa_rev, "Highest MPA revision to speak, 1 or 2 (default: 2)");
-
-static bool p2p = true;
-module_param(p2p, bool, 0644);
-MODULE_PARM_DESC(p2p, "Connect in the peer-to-peer model, which needs mpa_rev=2 (default: Y)");
-
-static int cm_set_rtr(const char *val, const struct kernel_param *kp)
-{
-	return param_set_uint_minmax(val, kp, 1, CM_RTR_MAX);
-}
-
-static const struct kernel_param_ops rtr_ops = { .set = cm_set_rtr, .get = param_get_uint };
-static unsigned int rtr = KIW_RTR_WRITE | KIW_RTR_READ;
-module_param_cb(rtr, &rtr_ops, &rtr, 0644);
-MODULE_PARM_DESC(rtr,
-		 "Usable ready-to-receive messages, sum of Send 1, Write 2, Read 4 (default: 6)");
-
-static bool responder_first;
-module_param(responder_first, bool, 0644);
-MODULE_PARM_DESC(responder_first,
-		 "Let a responder send first if not connected peer-to-peer, against RFC 5044 (default: N)");
-
-static bool large = true;
-module_param(large, bool, 0644);
-MODULE_PARM_DESC(large,
-		 "FPDUs beyond one TCP segment, where the peer takes them, too (default: Y)");
-
-static int cm_set_secs(const char *val, const struct kernel_param *kp)
-{
-	return param_set_uint_minmax(val, kp, 1, CM_SECS_MAX);
-}
-
-static const struct kernel_param_ops secs_ops = { .set = cm_set_secs, .get = param_get_uint };
-static unsigned int connect_timeout = 20;
-module_param_cb(connect_timeout, &secs_ops, &connect_timeout, 0644);
-MODULE_PARM_DESC(connect_timeout,
-		 "Seconds until a connection attempt without an answer fails (default: 20)");
-static unsigned int mpa_timeout = 10;
-module_param_cb(mpa_timeout, &secs_ops, &mpa_timeout, 0644);
-MODULE_PARM_DESC(mpa_timeout,
-		 "Seconds that a connecting peer may take for its Request or RTR (default: 10)");
-
-static int cm_set_keepalive(const char *val, const struct kernel_param *kp)
-{
-	return param_set_uint_minmax(val, kp, 0, CM_KEEPALIVE_MAX);
-}
-
-static const struct kernel_param_ops keepalive_ops = {
-	.set = cm_set_keepalive,
-	.get = param_get_uint,
+/* A parameter of the module: a number from @min to @max, or Y or N where @flag is set */
+struct cm_param {
+	unsigned int	value;
+	unsigned int	min;
+	unsigned int	max;
+	bool		flag;
 };
 
-static unsigned int keepalive;
-module_param_cb(keepalive, &keepalive_ops, &keepalive, 0644);
-MODULE_PARM_DESC(keepalive,
-		 "Seconds of silence after which TCP probes for the peer, 0 for never (default: 0)");
+static struct cm_param cm_params[KIW_OPTION_COUNT] = {
+	[KIW_OPTION_CRC] = { .flag = true, .value = false },
+	[KIW_OPTION_MARKERS] = { .flag = true, .value = false },
+	[KIW_OPTION_MPA_REV] = {
+		.value = KIW_MPA_REV_2, .min = KIW_MPA_REV_1, .max = KIW_MPA_REV_2,
+	},
+	[KIW_OPTION_P2P] = { .flag = true, .value = true },
+	[KIW_OPTION_RTR] = { .value = KIW_RTR_WRITE | KIW_RTR_READ, .min = 1, .max = CM_RTR_MAX },
+	[KIW_OPTION_RESPONDER_FIRST] = { .flag = true, .value = false },
+	[KIW_OPTION_LARGE] = { .flag = true, .value = true },
+	[KIW_OPTION_CONNECT_TIMEOUT] = { .value = 20, .min = 1, .max = CM_SECS_MAX },
+	[KIW_OPTION_MPA_TIMEOUT] = { .value = 10, .min = 1, .max = CM_SECS_MAX },
+	[KIW_OPTION_KEEPALIVE] = { .value = 0, .min = 0, .max = CM_KEEPALIVE_MAX },
+	[KIW_OPTION_NUMBER] = {
+		.value = KIW_NUMBER_ON, .min = KIW_NUMBER_OFF, .max = KIW_NUMBER_STRICT,
+	},
+};
 
-static int cm_set_number(const char *val, const struct kernel_param *kp)
+/* Reads a value that @param may have; no text is Y */
+static int cm_parse(const struct cm_param *param, const char *val, unsigned int *value)
 {
-	return param_set_uint_minmax(val, kp, KIW_NUMBER_OFF, KIW_NUMBER_STRICT);
+	bool flag = true;
+	int err = 0;
+
+	if (param->flag) {
+		if (val)
+			err = kstrtobool(val, &flag);
+		*value = flag;
+		return err;
+	}
+	if (!val)
+		return -EINVAL;
+	err = kstrtouint(val, 0, value);
+	if (!err && (*value < param->min || *value > param->max))
+		err = -EINVAL;
+	return err;
 }
 
-static const struct kernel_param_ops number_ops = { .set = cm_set_number, .get = param_get_uint };
+static int cm_print(const struct cm_param *param, unsigned int value, char *buf)
+{
+	if (param->flag)
+		return sysfs_emit(buf, "%c\n", value ? 'Y' : 'N');
+	return sysfs_emit(buf, "%u\n", value);
+}
+
+static int cm_param_set(const char *val, const struct kernel_param *kp)
+{
+	struct cm_param *param = kp->arg;
+	unsigned int value;
+	int err = cm_parse(param, val, &value);
+
+	if (!err)
+		WRITE_ONCE(param->value, value);
+	return err;
+}
+
+static int cm_param_get(char *buf, const struct kernel_param *kp)
+{
+	const struct cm_param *param = kp->arg;
+
+	return cm_print(param, READ_ONCE(param->value), buf);
+}
+
+static const struct kernel_param_ops cm_param_ops = {
+	.flags = KERNEL_PARAM_OPS_FL_NOARG,
+	.set = cm_param_set,
+	.get = cm_param_get,
+};
+
+module_param_cb(crc, &cm_param_ops, &cm_params[KIW_OPTION_CRC], 0644);
+MODULE_PARM_DESC(crc, "Ask for CRC on every connection (default: N; a peer that asks gets it)");
+module_param_cb(markers, &cm_param_ops, &cm_params[KIW_OPTION_MARKERS], 0644);
+MODULE_PARM_DESC(markers,
+		 "Ask for markers in what we receive (default: N; a peer that asks gets them)");
+module_param_cb(mpa_rev, &cm_param_ops, &cm_params[KIW_OPTION_MPA_REV], 0644);
+MODULE_PARM_DESC(mpa_rev, "Highest MPA revision to speak, 1 or 2 (default: 2)");
+module_param_cb(p2p, &cm_param_ops, &cm_params[KIW_OPTION_P2P], 0644);
+MODULE_PARM_DESC(p2p, "Connect in the peer-to-peer model, which needs mpa_rev=2 (default: Y)");
+module_param_cb(rtr, &cm_param_ops, &cm_params[KIW_OPTION_RTR], 0644);
+MODULE_PARM_DESC(rtr,
+		 "Usable ready-to-receive messages, sum of Send 1, Write 2, Read 4 (default: 6)");
+module_param_cb(responder_first, &cm_param_ops, &cm_params[KIW_OPTION_RESPONDER_FIRST], 0644);
+MODULE_PARM_DESC(responder_first,
+		 "Let a responder send first if not connected peer-to-peer, against RFC 5044 (default: N)");
+module_param_cb(large, &cm_param_ops, &cm_params[KIW_OPTION_LARGE], 0644);
+MODULE_PARM_DESC(large,
+		 "FPDUs beyond one TCP segment, where the peer takes them, too (default: Y)");
+module_param_cb(connect_timeout, &cm_param_ops, &cm_params[KIW_OPTION_CONNECT_TIMEOUT], 0644);
+MODULE_PARM_DESC(connect_timeout,
+		 "Seconds until a connection attempt without an answer fails (default: 20)");
+module_param_cb(mpa_timeout, &cm_param_ops, &cm_params[KIW_OPTION_MPA_TIMEOUT], 0644);
+MODULE_PARM_DESC(mpa_timeout,
+		 "Seconds that a connecting peer may take for its Request or RTR (default: 10)");
+module_param_cb(keepalive, &cm_param_ops, &cm_params[KIW_OPTION_KEEPALIVE], 0644);
+MODULE_PARM_DESC(keepalive,
+		 "Seconds of silence after which TCP probes for the peer, 0 for never (default: 0)");
 /* Constant: read when a link is created, which opens its port or not. */
-static unsigned int by_number = KIW_NUMBER_ON;
-module_param_cb(number, &number_ops, &by_number, 0444);
+module_param_cb(number, &cm_param_ops, &cm_params[KIW_OPTION_NUMBER], 0444);
 MODULE_PARM_DESC(number,
 		 "Connections by queue pair number: 0 none, 1 yes, 2 with ends that prove both PSNs (default: 1)");
 
 /* --- options of a link --------------------------------------------------------------------- */
 
-/* Module parameter behind each option: a bool at @flag, or a number from @min to @max at @number */
-static const struct cm_option {
-	const bool		*flag;
-	const unsigned int	*number;
-	unsigned int		min;
-	unsigned int		max;
-} cm_options[KIW_OPTION_COUNT] = {
-	[KIW_OPTION_CRC] = { .flag = &crc },
-	[KIW_OPTION_MARKERS] = { .flag = &markers },
-	[KIW_OPTION_MPA_REV] = { .number = &mpa_rev, .min = KIW_MPA_REV_1, .max = KIW_MPA_REV_2 },
-	[KIW_OPTION_P2P] = { .flag = &p2p },
-	[KIW_OPTION_RTR] = { .number = &rtr, .min = 1, .max = CM_RTR_MAX },
-	[KIW_OPTION_RESPONDER_FIRST] = { .flag = &responder_first },
-	[KIW_OPTION_LARGE] = { .flag = &large },
-	[KIW_OPTION_CONNECT_TIMEOUT] = {
-		.number = &connect_timeout, .min = 1, .max = CM_SECS_MAX,
-	},
-	[KIW_OPTION_MPA_TIMEOUT] = { .number = &mpa_timeout, .min = 1, .max = CM_SECS_MAX },
-	[KIW_OPTION_KEEPALIVE] = { .number = &keepalive, .min = 0, .max = CM_KEEPALIVE_MAX },
-	[KIW_OPTION_NUMBER] = {
-		.number = &by_number, .min = KIW_NUMBER_OFF, .max = KIW_NUMBER_STRICT,
-	},
-};
-
 /* Current value of a link's option */
 static unsigned int cm_option(const struct kiw_options *options, enum kiw_option which)
 {
-	const struct cm_option *option = &cm_options[which];
 	int value = READ_ONCE(options->value[which]);
 
-	if (value >= 0)
-		return value;
-	return option->flag ? READ_ONCE(*option->flag) : READ_ONCE(*option->number);
+	return value >= 0 ? value : READ_ONCE(cm_params[which].value);
 }
 
 /**
@@ -154,11 +150,7 @@ void kiw_options_init(struct kiw_options *options)
  */
 ssize_t kiw_option_show(const struct kiw_options *options, enum kiw_option which, char *buf)
 {
-	unsigned int value = cm_option(options, which);
-
-	if (cm_options[which].flag)
-		return sysfs_emit(buf, "%c\n", value ? 'Y' : 'N');
-	return sysfs_emit(buf, "%u\n", value);
+	return cm_print(&cm_params[which], cm_option(options, which), buf);
 }
 
 /**
@@ -173,26 +165,17 @@ ssize_t kiw_option_show(const struct kiw_options *options, enum kiw_option which
 ssize_t kiw_option_store(struct kiw_options *options, enum kiw_option which, const char *buf,
 			 size_t count)
 {
-	const struct cm_option *option = &cm_options[which];
-	unsigned int number;
-	bool flag;
+	unsigned int value;
 	int err;
 
 	if (sysfs_streq(buf, "default")) {
 		WRITE_ONCE(options->value[which], -1);
 		return count;
 	}
-	if (option->flag) {
-		err = kstrtobool(buf, &flag);
-		number = !err && flag;
-	} else {
-		err = kstrtouint(buf, 0, &number);
-		if (!err && (number < option->min || number > option->max))
-			err = -EINVAL;
-	}
+	err = cm_parse(&cm_params[which], buf, &value);
 	if (err)
 		return err;
-	WRITE_ONCE(options->value[which], number);
+	WRITE_ONCE(options->value[which], value);
 	return count;
 }
 
