@@ -89,7 +89,7 @@ void check_format(const char *path)
 	if (got < 4 || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
 		::close(fd);
 		::close(self);
-		return; // a script, whose interpreter gets the library
+		return; // a script: its interpreter gets the library
 	}
 	if (got < static_cast<ssize_t>(sizeof(header)) || ::pread(self, &own, sizeof(own), 0) != sizeof(own) ||
 		header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_machine != own.e_machine)

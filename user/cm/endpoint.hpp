@@ -190,13 +190,16 @@ private:
 
 /// A listening socket, and the endpoints that it brings to its user
 struct Listener {
+	/// Takes a socket over that TCP has accepted: Endpoint::serve()
+	using Serve = void(Listener &listener, int socket);
+
 	Watched watched;
 	TurnLock lock; // inside of an endpoint's
 
 	Listener() noexcept;
 
 	/// Takes the socket over, which is bound, on success. Returns 0 or an errno value.
-	static int open(void *user, int socket, int backlog, Listener *&listener);
+	static int open(void *user, int socket, int backlog, Serve *serve, Listener *&listener);
 	/// The user hears nothing any more, and gives its reference back. Requests that it knows stay.
 	void leave();
 
@@ -215,6 +218,7 @@ private:
 	void pass();
 
 	void *user_ = nullptr;
+	Serve *serve_ = nullptr;
 	int fd_ = -1;
 	std::uint32_t waiting_ = 0, most_waiting_ = 0;
 	std::uint32_t told_ = 0, most_told_ = 0;

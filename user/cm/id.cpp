@@ -10,6 +10,7 @@
 #include "device.hpp"
 #include "domain.hpp"
 #include "memory.hpp"
+#include "open.hpp"
 #include "options.hpp"
 #include "sys.hpp"
 

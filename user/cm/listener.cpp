@@ -32,7 +32,7 @@ void Listener::on_release(Watched &watched)
 	kiw::destroy(&of(watched));
 }
 
-int Listener::open(void *user, int socket, int backlog, Listener *&listener)
+int Listener::open(void *user, int socket, int backlog, Serve *serve, Listener *&listener)
 {
 	auto made = kiw::make<Listener>();
 
@@ -40,6 +40,7 @@ int Listener::open(void *user, int socket, int backlog, Listener *&listener)
 		return ENOMEM;
 	backlog = std::clamp(backlog, 1, 1 << 16);
 	made->user_ = user;
+	made->serve_ = serve;
 	made->fd_ = socket;
 	made->most_waiting_ = 4 * static_cast<std::uint32_t>(backlog) + 64;
 	made->most_told_ = static_cast<std::uint32_t>(backlog);
@@ -78,7 +79,7 @@ void Listener::on_event(Watched &watched, std::uint32_t)
 		if (socket == -EAGAIN)
 			return;
 		if (socket >= 0) {
-			Endpoint::serve(l, socket);
+			l.serve_(l, socket);
 		} else if (socket != -ECONNABORTED && socket != -EINTR) {
 			// No memory, or no descriptor: TCP keeps them.
 			understudy::at(watched, now() + pause);

@@ -40,7 +40,7 @@ unsigned long kiw_carrier_now(void)
 	return kiwu::now() / kiwu::millisecond;
 }
 
-/// Whoever has the lock does it before letting go.
+/// The lock's holder does it before letting go.
 void kiw_carrier_kick(kiw_session *s)
 {
 	Qp::of(s).due = true;

@@ -9,7 +9,6 @@
 
 #include "count.hpp"
 #include "memory.hpp"
-#include "qp.hpp"
 #include "rings.hpp"
 #include "session_port.h"
 
@@ -223,7 +222,7 @@ void end_cq(kiw_cq &cq)
 	cq.watched.put();
 }
 
-int join(kiw_cq &cq, Qp &qp)
+int join(kiw_cq &cq, Qp &qp, const MemberCalls &calls)
 {
 	Turn turn(cq.members_lock);
 
@@ -236,6 +235,7 @@ int join(kiw_cq &cq, Qp &qp)
 		cq.members = static_cast<Qp **>(memory);
 		cq.room = room;
 	}
+	cq.calls = &calls;
 	cq.members[cq.used++] = &qp;
 	return 0;
 }
@@ -263,7 +263,7 @@ bool progress(kiw_cq &cq)
 	for (std::uint32_t i = std::min(cq.used, per_poll); i > 0; i--) {
 		if (cq.turn >= cq.used)
 			cq.turn = 0;
-		any |= cq.members[cq.turn++]->poll();
+		any |= cq.calls->poll(*cq.members[cq.turn++]);
 	}
 	cq.members_lock.unlock();
 	return any;
@@ -274,7 +274,7 @@ void armed(kiw_cq &cq)
 	Turn turn(cq.members_lock);
 
 	for (std::uint32_t i = 0; i < cq.used; i++)
-		cq.members[i]->unmute();
+		cq.calls->unmute(*cq.members[i]);
 }
 
 } // namespace kiwu

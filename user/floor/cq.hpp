@@ -15,7 +15,13 @@
 
 namespace kiwu {
 struct Qp;
-}
+
+/// What a completion queue asks of the queue pairs that it looks after
+struct MemberCalls {
+	bool (*poll)(Qp &qp);	// does what is due; returns whether anything was
+	void (*unmute)(Qp &qp); // has the understudy told of what comes in
+};
+} // namespace kiwu
 
 struct kiw_cq {
 	kiwu::Watched watched; // for events that wait for further completions
@@ -46,6 +52,7 @@ struct kiw_cq {
 
 	// Protects the list. The lock of a queue pair is taken inside, by threads that don't wait for it.
 	kiwu::TurnLock members_lock;
+	const kiwu::MemberCalls *calls = nullptr;
 	kiwu::Qp **members = nullptr;
 	std::uint32_t used = 0, room = 0;
 	std::uint32_t turn = 0; // member that a poll begins with
@@ -65,7 +72,7 @@ void modify_cq(kiw_cq &cq, std::uint16_t count, std::uint16_t period);
 void end_cq(kiw_cq &cq);
 
 /// Has polls of the queue look after a queue pair, or no more. Returns 0 or ENOMEM.
-int join(kiw_cq &cq, Qp &qp);
+int join(kiw_cq &cq, Qp &qp, const MemberCalls &calls);
 void leave(kiw_cq &cq, Qp &qp);
 
 /// A thread has polled in vain: looks after the queue pairs. Returns whether anything was done.

@@ -49,6 +49,11 @@ constinit std::atomic<std::uint32_t> lending = 0;
 
 constexpr kiw_manner by_cm = {.grace = 0, .outlives = false, .acked = false, .lost = IB_WC_WR_FLUSH_ERR};
 
+constexpr MemberCalls member_calls = {
+	.poll = [](Qp &qp) { return qp.poll(); },
+	.unmute = [](Qp &qp) { qp.unmute(); },
+};
+
 } // namespace
 
 // --- life -----------------------------------------------------------------------------------------
@@ -84,9 +89,9 @@ int Qp::make(std::uint32_t send_stride, std::uint32_t recv_stride)
 		return ENOMEM;
 	if (const int error = numbers.add(this, first_number, core.own.num))
 		return error;
-	int error = join(*send_cq, *this);
+	int error = join(*send_cq, *this, member_calls);
 	if (!error && recv_cq != send_cq)
-		error = join(*recv_cq, *this);
+		error = join(*recv_cq, *this, member_calls);
 	if (error)
 		withdraw();
 	return error;
@@ -474,7 +479,7 @@ bool Qp::poll()
 	return before != taken_;
 }
 
-/// Whether a thread of the program polls for it. Whoever was told of something else in between sees that it did.
+/// Whether a thread of the program polls for it. What told of something else in between sees that it did.
 bool Qp::attended()
 {
 	if (send_cq->armed() || recv_cq->armed())

@@ -2,7 +2,7 @@
 //
 // Queue pairs, and the stream of one: a session and the socket that carries it.
 //
-// One lock protects all of a queue pair, whether it has a stream or not. Whoever takes it does what is due before
+// One lock protects all of a queue pair, whether it has a stream or not. Its holder does what is due before
 // letting go of it. The threads that do so are those of the program, when they post or poll in vain, and the
 // understudy, where a completion queue is armed or where bytes wait and nobody polls.
 //
@@ -41,7 +41,7 @@ struct Inbox {
 	}
 	std::uint32_t take() { return news.exchange(0, std::memory_order_acq_rel); }
 
-	Watched &watched; // of the endpoint; who keeps an inbox keeps a reference to it
+	Watched &watched; // of the endpoint; an inbox goes with a reference to it
 	std::atomic<std::uint32_t> news = 0;
 };
 

@@ -39,7 +39,7 @@ struct Srq {
 	/// Makes the ring. Returns 0 or ENOMEM.
 	int make(std::uint32_t entries, std::uint32_t max_sge);
 	void free();
-	/// As kiw_rq_take(), for a stream whose turn it is; otherwise the stream stands in line.
+	/// As kiw_rq_take(), for the stream that is next; otherwise the stream stands in line.
 	kiw_take take(SrqWait &wait, kiw_recv_req &request);
 	void leave(SrqWait &wait);
 	/// Gives it a ring of another size. The process posts nothing meanwhile. Returns 0 or an errno value.

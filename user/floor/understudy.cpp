@@ -134,7 +134,7 @@ void take_out(Watched &watched)
 	sift_down(moved->place);
 }
 
-/// Returns one whose time has come, with its reference, or nullptr.
+/// Returns one that is due, with its reference, or nullptr.
 Watched *next_due(Time time)
 {
 	kiw::Guard guard(thread.lock);

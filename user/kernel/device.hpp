@@ -39,10 +39,6 @@ struct AsyncEvent {
 	ibv_async_event told{};
 };
 
-/// Opens the device; nullptr and errno: it can't be.
-ibv_context *open_device();
-void close_device(ibv_context *context);
-
 /// Address of a GID's slot. Returns false for a slot beyond the table; an empty slot is zeros.
 bool query_gid(std::uint32_t index, ibv_gid &gid);
 /// Index of the interface with the address in a slot, or 0

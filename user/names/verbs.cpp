@@ -16,6 +16,7 @@
 #include "memory.hpp"
 #include "names.hpp"
 #include "objects.hpp"
+#include "open.hpp"
 #include "operations.hpp"
 #include "options.hpp"
 #include "provider/ah.hpp"

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "open.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "device.hpp"
+#include "kiwarp-abi.h"
+#include "memory.hpp"
+#include "operations.hpp"
+#include "understudy.hpp"
+
+namespace kiwu {
+
+ibv_context *open_device()
+{
+	auto open = kiw::make<OpenDevice>();
+
+	if (!open) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	int error = understudy::start();
+	if (!error)
+		error = open->context.origin.open();
+	if (!error)
+		error = open->async.open();
+	if (error) {
+		errno = error;
+		return nullptr;
+	}
+	ibv_context &context = open->context.ibv;
+	context.device = &device;
+	context.cmd_fd = -1;
+	context.async_fd = open->async.fd();
+	context.num_comp_vectors = static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+	context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	::pthread_mutex_init(&context.mutex, nullptr);
+	open->context.features = KIW_FEATURE_SRQ | KIW_FEATURE_IMM | KIW_FEATURE_ATOMIC | KIW_FEATURE_MW |
+				 KIW_FEATURE_SRQ_RESIZE | KIW_FEATURE_CQ_TIME;
+	set_operations(&context);
+	return &open.release()->context.ibv;
+}
+
+void close_device(ibv_context *context)
+{
+	forget_events(context, [](const ibv_async_event &) { return true; });
+	kiw::destroy(&OpenDevice::from(context));
+}
+
+} // namespace kiwu
