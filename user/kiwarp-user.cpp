@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// kiwarp-user PROGRAM...: runs a program with the user-level device.
+// kiwarp-user [--drop-in] PROGRAM...: runs a program with the user-level device.
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
@@ -110,31 +110,32 @@ void check_format(const char *path)
 		give_up(cannot_run, "%s is linked statically: it uses no libraries", path);
 }
 
-void add_to_preload(const char *path)
+/// Puts a path in front of those of an environment variable.
+void put_in_front(const char *variable, const char *path)
 {
-	const char *before = std::getenv("LD_PRELOAD");
+	const char *before = std::getenv(variable);
 	const std::size_t length = std::strlen(path) + (before ? std::strlen(before) : 0) + 2;
 	char *all = static_cast<char *>(std::malloc(length));
 
 	if (!all)
 		give_up(cannot_run, "%s", std::strerror(ENOMEM));
 	(void)std::snprintf(all, length, before && *before ? "%s:%s" : "%s", path, before);
-	if (::setenv("LD_PRELOAD", all, 1))
+	if (::setenv(variable, all, 1))
 		give_up(cannot_run, "%s", std::strerror(errno));
 }
 
-/// Beside this program, or where it is installed
-void find_library(char *path)
+/// Finds a file beside this program, or where it is installed.
+void find_file(char *path, const char *beside, const char *installed)
 {
 	char folder[PATH_MAX];
 
 	own_folder(folder);
-	(void)std::snprintf(path, 2 * PATH_MAX, "%s/%s", folder, library);
+	(void)std::snprintf(path, 2 * PATH_MAX, "%s/%s", folder, beside);
 	if (::access(path, R_OK) == 0)
 		return;
-	(void)std::snprintf(path, 2 * PATH_MAX, "%s/%s", KIWARP_LIBDIR, library);
+	(void)std::snprintf(path, 2 * PATH_MAX, "%s/%s", KIWARP_LIBDIR, installed);
 	if (::access(path, R_OK))
-		give_up(cannot_run, "there is no %s in %s or %s", library, folder, KIWARP_LIBDIR);
+		give_up(cannot_run, "there is no %s in %s, and no %s", beside, folder, path);
 }
 
 } // namespace
@@ -142,22 +143,31 @@ void find_library(char *path)
 int main(int argc, char **argv)
 {
 	static char program[PATH_MAX], path[2 * PATH_MAX];
+	const bool drop_in = argc > 1 && std::strcmp(argv[1], "--drop-in") == 0;
+	char **command = argv + 1 + drop_in;
 
-	if (argc < 2 || std::strcmp(argv[1], "-h") == 0 || std::strcmp(argv[1], "--help") == 0) {
-		(void)std::fprintf(argc < 2 ? stderr : stdout,
-			"usage: kiwarp-user PROGRAM [ARGUMENT...]\n"
+	if (!*command || std::strcmp(*command, "-h") == 0 || std::strcmp(*command, "--help") == 0) {
+		(void)std::fprintf(*command ? stdout : stderr,
+			"usage: kiwarp-user [--drop-in] PROGRAM [ARGUMENT...]\n"
 			"Runs a program with the RDMA device kiwu0, which needs no kernel module and no rights.\n"
+			"  --drop-in  in place of libibverbs.so.1 and librdmacm.so.1, not in front of them\n"
 			"KIWARP_USER has its options, see kiwarp-user(7).\n");
-		return argc < 2 ? 2 : 0;
+		return *command ? 0 : 2;
 	}
-	if (argv[1][0] == '-')
-		give_up(2, "there is no option %s", argv[1]);
-	if (!find(argv[1], program))
-		give_up(not_found, "%s: not found", argv[1]);
+	if (**command == '-')
+		give_up(2, "there is no option %s", *command);
+	if (!find(*command, program))
+		give_up(not_found, "%s: not found", *command);
 	check_rights(program);
 	check_format(program);
-	find_library(path);
-	add_to_preload(path);
-	::execv(program, argv + 1);
+	if (drop_in) {
+		find_file(path, "drop-in/libibverbs.so.1", "kiwarp-user/libibverbs.so.1");
+		*std::strrchr(path, '/') = '\0';
+		put_in_front("LD_LIBRARY_PATH", path);
+	} else {
+		find_file(path, library, library);
+		put_in_front("LD_PRELOAD", path);
+	}
+	::execv(program, command);
 	give_up(cannot_run, "%s: %s", program, std::strerror(errno));
 }
