@@ -143,14 +143,13 @@ KIW_NAME int ibv_get_device_index(ibv_device *of)
 
 KIW_NAME __be64 ibv_get_device_guid(ibv_device *of)
 {
-	ibv_gid gid;
 	std::array<std::uint8_t, 8> guid{};
 	__be64 value = 0;
 
 	if (!ours(of))
 		return NEXT(ibv_get_device_guid, of);
 	// The hardware address, around what tells that it was made of one
-	query_gid(0, gid);
+	const ibv_gid gid = hardware_gid();
 	std::copy_n(gid.raw, 3, guid.data());
 	guid[0] |= 2;
 	guid[3] = 0xff;
