@@ -32,8 +32,6 @@ constexpr Time linger_pause = 20 * millisecond;
 // time.
 constexpr std::uint8_t refusals = 4;
 constexpr Time redial_pause = 2 * millisecond;
-// Unanswered keepalive probes after which a connection is lost
-constexpr int probes = 3;
 // Bytes that are dropped before others get their turn
 constexpr std::size_t drop_at_once = 1 << 20;
 
@@ -46,16 +44,6 @@ int tcp_state(int fd)
 	return sys::get(fd, IPPROTO_TCP, TCP_INFO, info) ? int{TCP_CLOSE} : info.tcpi_state;
 }
 
-void keep_alive(int fd, int seconds)
-{
-	constexpr int on = 1;
-
-	sys::set(fd, SOL_SOCKET, SO_KEEPALIVE, on);
-	sys::set(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
-	sys::set(fd, IPPROTO_TCP, TCP_KEEPINTVL, std::max(seconds / probes, 1));
-	sys::set(fd, IPPROTO_TCP, TCP_KEEPCNT, probes);
-}
-
 std::uint8_t at_most_255(std::uint16_t depth)
 {
 	return static_cast<std::uint8_t>(std::min<std::uint16_t>(depth, UINT8_MAX));
@@ -65,25 +53,24 @@ std::uint8_t at_most_255(std::uint16_t depth)
 
 Endpoint::Endpoint() noexcept : watched(on_event, on_release), inbox(watched) {}
 
-Endpoint *Endpoint::make(bool initiates)
+Endpoint::Endpoint(const Role &role) noexcept : watched(on_event, role.release), inbox(watched), role_(&role)
 {
-	auto made = kiw::make<Endpoint>();
-	auto startup = kiw::make<Startup>();
+	final_ = true; // nobody hears of it
+}
 
-	if (!made || !startup)
-		return nullptr;
-	made->initiates = initiates;
-	made->startup_ = startup.release();
-	return made.release();
+/// What it has goes.
+void Endpoint::release()
+{
+	if (startup_)
+		kiw::destroy(startup_);
+	std::free(remains_.bytes);
 }
 
 void Endpoint::on_release(Watched &watched)
 {
 	Endpoint &ep = of(watched);
 
-	if (ep.startup_)
-		kiw::destroy(ep.startup_);
-	std::free(ep.remains_.bytes);
+	ep.release();
 	kiw::destroy(&ep);
 }
 
@@ -193,9 +180,9 @@ void Endpoint::configure()
 
 // --- queue pair and stream ------------------------------------------------------------------------
 
-int Endpoint::bind_qp(Qp &qp)
+int Endpoint::bind_qp(Qp &qp, bool by_number)
 {
-	if (const int error = qp.bind(inbox))
+	if (const int error = qp.bind(inbox, by_number))
 		return error;
 	qp.end_connection = [](Qp &, Inbox &inbox) {
 		of(inbox).lose_qp();
@@ -306,12 +293,10 @@ void Endpoint::end(int status, End how)
 		how = how != End::reset && (remains.fin_sent || remains.bytes) ? End::fin : End::reset;
 	}
 	owe_end(status);
-	if (listener_) {
-		listener_->remove(*this);
-		listener_->watched.put();
-		listener_ = nullptr;
-	}
+	leave_listener();
 	drop_qp();
+	if (role_)
+		role_->leave(*this);
 	report();
 	if (how == End::fin && fd >= 0)
 		begin_linger(remains);
@@ -319,6 +304,15 @@ void Endpoint::end(int status, End how)
 		close(how == End::reset);
 	if (state == State::dead)
 		std::free(remains.bytes);
+}
+
+void Endpoint::leave_listener()
+{
+	if (!listener_)
+		return;
+	listener_->remove(*this);
+	listener_->watched.put();
+	listener_ = nullptr;
 }
 
 void Endpoint::begin_linger(Remains &remains)
@@ -437,6 +431,24 @@ int Endpoint::dial_again()
 	return error ? error : redial();
 }
 
+/// Whether TCP is connected, and the frames' turn has come. Returns 0, EAGAIN: not yet, or another error.
+int Endpoint::tcp_connected()
+{
+	if (state != State::connecting)
+		return 0;
+	const int tcp = tcp_state(fd);
+	if (tcp == TCP_SYN_SENT || tcp == TCP_SYN_RECV)
+		return EAGAIN;
+	if (tcp == TCP_CLOSE) {
+		int error = 0;
+
+		sys::get(fd, SOL_SOCKET, SO_ERROR, error);
+		return error ? error : ECONNABORTED;
+	}
+	state = State::reply_wait;
+	return 0;
+}
+
 void Endpoint::connect_lost(int error)
 {
 	const Startup &su = *startup_;
@@ -527,26 +539,19 @@ void Endpoint::run_connect()
 			end(error, End::reset);
 		return;
 	}
-	if (state == State::connecting) {
-		const int tcp = tcp_state(fd);
-
-		if (tcp == TCP_SYN_SENT || tcp == TCP_SYN_RECV)
-			return;
-		if (tcp == TCP_CLOSE) {
-			int error = 0;
-
-			sys::get(fd, SOL_SOCKET, SO_ERROR, error);
-			if (error == ECONNREFUSED && ++refused_ < refusals) {
-				redial_at_ = now() + (redial_pause << (2 * (refused_ - 1)));
-				understudy::at(watched, redial_at_);
-				return;
-			}
-			end(error ? error : ECONNABORTED, End::reset);
-			return;
-		}
-		state = State::reply_wait;
+	int error = tcp_connected();
+	if (error == EAGAIN)
+		return;
+	if (error == ECONNREFUSED && ++refused_ < refusals) {
+		redial_at_ = now() + (redial_pause << (2 * (refused_ - 1)));
+		understudy::at(watched, redial_at_);
+		return;
 	}
-	int error = push_frame();
+	if (error) {
+		end(error, End::reset);
+		return;
+	}
+	error = push_frame();
 	if (!error)
 		error = pull_frame(KIW_MPA_REPLY, reply);
 	if (!error)
@@ -561,10 +566,11 @@ int Endpoint::connect(void *user, Qp &qp, int socket, const Address &local, cons
 	if (wanted.ird > limits::rd_atom || wanted.ord > limits::rd_atom || wanted.length > KIW_MPA_PD_MAX ||
 		local.any.sa_family != remote.any.sa_family)
 		return EINVAL;
-	Endpoint *made = make(true);
+	auto *made = make<Endpoint>();
 	if (!made)
 		return ENOMEM;
 	Endpoint &ep = *made;
+	ep.initiates = true;
 	int error = 0;
 	{
 		Turn turn(ep.lock);
@@ -609,38 +615,43 @@ int Endpoint::connect(void *user, Qp &qp, int socket, const Address &local, cons
 void Endpoint::serve(Listener &listener, int socket)
 {
 	constexpr struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-	Endpoint *made = make(false);
+	auto *made = make<Endpoint>();
 
-	if (!made) {
+	if (made) {
+		made->begin_serving(listener, socket);
+	} else {
 		sys::set(socket, SOL_SOCKET, SO_LINGER, at_once);
 		sys::close(socket);
-		return;
 	}
-	Endpoint &ep = *made;
-	Turn turn(ep.lock);
-	socklen_t length = sizeof(ep.local.storage);
-	ep.fd = socket;
-	ep.configure();
-	ep.startup_->accepted = now();
-	ep.state = State::request_wait;
-	sys::getsockname(socket, &ep.local.any, &length);
-	length = sizeof(ep.remote.storage);
-	sys::getpeername(socket, &ep.remote.any, &length);
-	ep.local.unmap();
-	ep.remote.unmap();
-	if (!listener.add(ep)) {
+}
+
+void Endpoint::begin_serving(Listener &listener, int socket)
+{
+	Turn turn(lock);
+	socklen_t length = sizeof(local.storage);
+
+	fd = socket;
+	configure();
+	startup_->accepted = now();
+	state = State::request_wait;
+	sys::getsockname(socket, &local.any, &length);
+	length = sizeof(remote.storage);
+	sys::getpeername(socket, &remote.any, &length);
+	local.unmap();
+	remote.unmap();
+	if (!listener.add(*this)) {
 		count(KIW_STAT_MPA_REJECTS);
-		ep.end(0, End::reset);
+		end(0, End::reset);
 		return;
 	}
 	listener.watched.get();
-	ep.listener_ = &listener;
-	if (understudy::watch(ep.watched, socket, all_events)) {
-		ep.end(0, End::reset);
+	listener_ = &listener;
+	if (understudy::watch(watched, socket, all_events)) {
+		end(0, End::reset);
 		return;
 	}
-	ep.watches_ = true;
-	ep.limit(options.mpa_timeout * second);
+	watches_ = true;
+	limit(options.mpa_timeout * second);
 }
 
 void Endpoint::asked(std::uint8_t &their_ird, std::uint8_t &their_ord) const
@@ -799,11 +810,7 @@ int Endpoint::accept(Qp &qp, const Wanted &wanted)
 		return ECONNRESET;
 	Startup &su = *startup_;
 	kiw_mpa_frame reply{};
-	if (listener_) {
-		listener_->remove(*this);
-		listener_->watched.put();
-		listener_ = nullptr;
-	}
+	leave_listener();
 	int error = peer_waits() ? 0 : ECONNRESET;
 	if (!error && (wanted.ird > limits::rd_atom || wanted.ord > limits::rd_atom))
 		error = EINVAL;
@@ -866,8 +873,15 @@ void Endpoint::run(std::uint32_t, std::uint32_t news)
 		end(ECONNABORTED, End::fin);
 		return;
 	}
+	if (role_ && state < State::rtr_wait) {
+		role_->run(*this, news);
+		if (deadline_ != never && state != State::dead)
+			understudy::at(watched, deadline_);
+		return;
+	}
 	switch (state) {
 	case State::fresh:
+	case State::dial_wait:
 	case State::dead:
 		break;
 	case State::connecting:

@@ -6,6 +6,8 @@
 //	CONNECTING -> REPLY_WAIT ----------------------------------------------------.
 //	REQUEST_WAIT -> REQUEST_READY -> REQUESTED -> REPLY_SEND -> RTR_WAIT -> OPEN -> CLOSING
 //
+// By number (number.cpp) there is no user: the attempts of one end begin in DIAL_WAIT, and the other decides by itself.
+//
 // and from everywhere to DEAD. A connection that has sent its FIN goes there by way of LINGER, which keeps the socket
 // until the peer has acknowledged all that it was sent: TCP would reset a connection that is closed with bytes unread.
 //
@@ -19,6 +21,7 @@
 #include <cstdint>
 
 #include "address.hpp"
+#include "memory.hpp"
 #include "proto/mpa.h"
 #include "qp.hpp"
 #include "turn_lock.hpp"
@@ -68,6 +71,7 @@ struct Startup {
 struct Endpoint {
 	enum class State : std::uint8_t {
 		fresh,
+		dial_wait,
 		connecting,
 		reply_wait,
 		request_wait,
@@ -122,10 +126,22 @@ struct Endpoint {
 	static Endpoint &of(Watched &watched) { return reinterpret_cast<Endpoint &>(watched); }
 	static Endpoint &of(Inbox &inbox) { return of(inbox.watched); }
 
-private:
+protected:
+	/// What a start-up without a user does
+	struct Role {
+		void (*run)(Endpoint &endpoint, std::uint32_t news);
+		void (*leave)(Endpoint &endpoint); ///< it is over, one way or the other
+		Watched::Release release;
+	};
+
+	explicit Endpoint(const Role &role) noexcept;
+	template <typename T>
+	static T *make();
+	void release();
+
 	static void on_event(Watched &watched, std::uint32_t what);
 	static void on_release(Watched &watched);
-	static Endpoint *make(bool initiates);
+	void begin_serving(Listener &listener, int socket);
 
 	void run(std::uint32_t what, std::uint32_t news);
 	void run_connect();
@@ -137,6 +153,7 @@ private:
 	int dial();
 	int redial();
 	int dial_again();
+	int tcp_connected();
 	void connect_lost(int error);
 	void reply_received(const kiw_mpa_frame &reply);
 	void request_received();
@@ -148,7 +165,8 @@ private:
 	int push_frame();
 	int pull_frame(kiw_mpa_kind kind, kiw_mpa_frame &frame);
 	bool has_excess() const;
-	int bind_qp(Qp &qp);
+	void leave_listener();
+	int bind_qp(Qp &qp, bool by_number = false);
 	void drop_qp();
 	int open(const kiw_mpa_result &terms);
 	void establish();
@@ -173,7 +191,8 @@ private:
 	bool alive_ = true; // the reference for being alive is there
 	std::uint8_t owed_ = 0;
 	int status_ = 0;
-	Qp *qp_ = nullptr;	       // reference held
+	Qp *qp_ = nullptr; // reference held
+	const Role *role_ = nullptr;
 	Listener *listener_ = nullptr; // until the user has decided, reference held
 	Startup *startup_ = nullptr;
 	Time deadline_ = never;
@@ -183,6 +202,7 @@ private:
 	Remains remains_;
 	std::size_t remains_sent_ = 0;
 
+private:
 	friend struct Listener;
 	Endpoint *next_waiting_ = nullptr; // under the listener's lock
 	bool told_user_ = false;	   // likewise: the user knows, and hasn't decided
@@ -190,16 +210,16 @@ private:
 
 /// A listening socket, and the endpoints that it brings to its user
 struct Listener {
-	/// Takes a socket over that TCP has accepted: Endpoint::serve()
-	using Serve = void(Listener &listener, int socket);
-
 	Watched watched;
 	TurnLock lock; // inside of an endpoint's
+
+	/// Makes an endpoint of a connection that TCP has accepted, as Endpoint::serve(); takes the socket in any case.
+	using Serve = void (*)(Listener &listener, int socket);
 
 	Listener() noexcept;
 
 	/// Takes the socket over, which is bound, on success. Returns 0 or an errno value.
-	static int open(void *user, int socket, int backlog, Serve *serve, Listener *&listener);
+	static int open(void *user, int socket, int backlog, Serve serve, Listener *&listener);
 	/// The user hears nothing any more, and gives its reference back. Requests that it knows stay.
 	void leave();
 
@@ -218,11 +238,24 @@ private:
 	void pass();
 
 	void *user_ = nullptr;
-	Serve *serve_ = nullptr;
+	Serve serve_ = nullptr;
 	int fd_ = -1;
 	std::uint32_t waiting_ = 0, most_waiting_ = 0;
 	std::uint32_t told_ = 0, most_told_ = 0;
 	Endpoint *first_ = nullptr; // that wait, in the order in which TCP accepted them
 };
+
+/// Returns nullptr if there is no memory.
+template <typename T>
+T *Endpoint::make()
+{
+	auto made = kiw::make<T>();
+	auto startup = kiw::make<Startup>();
+
+	if (!made || !startup)
+		return nullptr;
+	made->startup_ = startup.release();
+	return made.release();
+}
 
 } // namespace kiwu

@@ -32,7 +32,7 @@ void Listener::on_release(Watched &watched)
 	kiw::destroy(&of(watched));
 }
 
-int Listener::open(void *user, int socket, int backlog, Serve *serve, Listener *&listener)
+int Listener::open(void *user, int socket, int backlog, Serve serve, Listener *&listener)
 {
 	auto made = kiw::make<Listener>();
 

@@ -63,7 +63,16 @@ void kiw_carrier_closing(kiw_session *s)
 		Qp::of(s).inbox->post(kiwu::stream_closing);
 }
 
-void kiw_carrier_begun(kiw_session *) {}
+/// A program in RTR may wait for its peer's first message before it changes to RTS.
+void kiw_carrier_begun(kiw_session *s)
+{
+	Qp &qp = Qp::of(s);
+
+	if (qp.peer.begun)
+		return;
+	qp.peer.begun = true;
+	qp.raise(qp, IBV_EVENT_COMM_EST);
+}
 
 // --- receive requests -----------------------------------------------------------------------------
 
@@ -77,6 +86,8 @@ bool kiw_carrier_waits(kiw_session *s)
 	Qp &qp = Qp::of(s);
 	const kiwu::Time time = kiwu::now();
 
+	if (qp.by_number && !qp.peer.limited)
+		return true;
 	if (time >= qp.starve_end)
 		return false;
 	qp.late(qp.starve_end - time);
@@ -140,7 +151,7 @@ bool kiw_carrier_begin(kiw_session *s)
 	return kiwu::take_memory(s->tx.batch);
 }
 
-/// The understudy and polls look for acknowledgments: there is nothing to be told of them.
+/// The understudy and polls look for acknowledgments: TCP tells of none.
 void kiw_carrier_end(kiw_session *s, bool)
 {
 	kiwu::leave_memory(s->tx.batch);

@@ -63,6 +63,10 @@ constexpr std::array rows = {
 		[](unsigned value) {
 			options.keepalive = static_cast<std::uint16_t>(value);
 		}},
+	Row{"number", Kind::number, 0, 2,
+		[](unsigned value) {
+			options.number = static_cast<std::uint8_t>(value);
+		}},
 };
 
 bool parse_flag(std::string_view text, unsigned &value)

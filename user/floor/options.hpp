@@ -8,6 +8,8 @@
 namespace kiwu {
 
 struct Options {
+	enum Number : std::uint8_t { number_off, number_on, number_strict };
+
 	bool crc = false;
 	bool markers = false;
 	std::uint8_t mpa_rev = 2;
@@ -18,6 +20,7 @@ struct Options {
 	std::uint16_t connect_timeout = 20; // s
 	std::uint16_t mpa_timeout = 10;	    // s
 	std::uint16_t keepalive = 0;	    // s; 0: none
+	std::uint8_t number = number_on;    // connections by queue pair number
 };
 
 inline constinit Options options;

@@ -38,16 +38,17 @@ constexpr Time memory_pause = millisecond;
 
 constexpr std::uint32_t all_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
 
-// The first number: those below are UDP ports, the numbers of datagram queue pairs.
-constexpr std::uint32_t first_number = 0x10000;
-
 // Protects which queue pairs exist; outside of their locks.
 constinit kiw::Lock existence;
 constinit Table<Qp> numbers;
 // Queue pairs with memory of the process in an unsent batch
 constinit std::atomic<std::uint32_t> lending = 0;
 
-constexpr kiw_manner by_cm = {.grace = 0, .outlives = false, .acked = false, .lost = IB_WC_WR_FLUSH_ERR};
+// How long a program's requests have waited for an acknowledgment before the understudy looks for it, and looks less
+// often. TCP tells of none.
+constexpr Time first_ack_pause = 50 * microsecond, longest_ack_pause = millisecond;
+
+constexpr unsigned remote_rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
 constexpr MemberCalls member_calls = {
 	.poll = [](Qp &qp) { return qp.poll(); },
@@ -56,16 +57,18 @@ constexpr MemberCalls member_calls = {
 
 } // namespace
 
+constinit const kiw_manner manner_cm = {.grace = 0, .outlives = false, .acked = false, .lost = IB_WC_WR_FLUSH_ERR};
+
 // --- life -----------------------------------------------------------------------------------------
 
 Qp::Qp() noexcept : watched(on_event, on_release)
 {
 	seat.qp = this;
-	core.manner = &by_cm;
+	core.manner = &manner_cm;
 	core.state = KIW_QP_IDLE;
 	core.shown = IB_QPS_INIT;
 	core.flush = IB_WC_WR_FLUSH_ERR;
-	core.own.access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC;
+	core.own.access = remote_rights;
 	srq_wait.stream = this;
 	srq_wait.wake = [](SrqWait &wait) {
 		understudy::queue(static_cast<Qp *>(wait.stream)->watched);
@@ -87,7 +90,7 @@ int Qp::make(std::uint32_t send_stride, std::uint32_t recv_stride)
 	if (!core.sq.swr || !sges_ || !make_ring(core.sq.map, core.sq.entries, send_stride) ||
 		(core.rq.entries && !make_ring(core.rq.map, core.rq.entries, recv_stride)))
 		return ENOMEM;
-	if (const int error = numbers.add(this, first_number, core.own.num))
+	if (const int error = numbers.insert(core.own.num, this))
 		return error;
 	int error = join(*send_cq, *this, member_calls);
 	if (!error && recv_cq != send_cq)
@@ -135,6 +138,16 @@ Qp *find_qp(std::uint32_t number)
 	return number < Table<Qp>::size ? numbers.find(number) : nullptr;
 }
 
+Qp *get_qp(std::uint32_t number)
+{
+	kiw::Guard guard(existence);
+	Qp *qp = find_qp(number);
+
+	if (qp)
+		qp->watched.get();
+	return qp;
+}
+
 void copy_all_lent()
 {
 	if (!lending.load(std::memory_order_acquire))
@@ -180,14 +193,15 @@ void Qp::copy_lent()
 
 bool Qp::is_over() const
 {
-	return core.state == KIW_QP_ERROR || (core.state == KIW_QP_IDLE && closed);
+	// By number, requests wait for another connection.
+	return core.state == KIW_QP_ERROR || (core.state == KIW_QP_IDLE && closed && !by_number);
 }
 
-int Qp::bind(Inbox &wanted)
+int Qp::bind(Inbox &wanted, bool numbered)
 {
 	Turn turn(lock);
 
-	if (inbox || dying || core.state != KIW_QP_IDLE)
+	if (inbox || dying || core.state != KIW_QP_IDLE || by_number != numbered || (numbered && peer.over))
 		return EISCONN;
 	inbox = &wanted;
 	wanted.watched.get();
@@ -256,7 +270,34 @@ bool Qp::take()
 	feed();
 	if ((eof_ || error_) && !fin_received && !kiw_receive_waits(&ss.rx))
 		take_end(error_);
+	else if (eof_ && !error_ && kiw_tx_awaits(&ss))
+		look_for_reset();
 	return got >= 0;
+}
+
+/// The peer has closed its direction, and may have reset the connection since: what it hasn't acknowledged it won't.
+void Qp::look_for_reset()
+{
+	tcp_info info{};
+
+	if (sys::get(fd, IPPROTO_TCP, TCP_INFO, info) || info.tcpi_state != TCP_CLOSE)
+		return;
+	kiw_tx_take_back(&ss);
+	if (!kiw_tx_awaits(&ss))
+		return;
+	error_ = ECONNRESET;
+	if (core.state != KIW_QP_RTS)
+		lost();
+}
+
+/// The peer's request waits for the acknowledgment of a message that has ended. TCP alone would delay it up to 40 ms.
+void Qp::acknowledge()
+{
+	constexpr int one = 1;
+
+	if (ss.tx.acked && ss.rx_ended)
+		sys::set(fd, IPPROTO_TCP, TCP_QUICKACK, one);
+	ss.rx_ended = false;
 }
 
 /// Has the session take apart what is in the stage.
@@ -424,6 +465,7 @@ bool Qp::round(bool receive)
 		take();
 	if (core.state == KIW_QP_RTS || core.state == KIW_QP_TERMINATE)
 		more = send_some(batches);
+	acknowledge();
 	check_closed();
 	act();
 	return more || more_;
@@ -446,6 +488,7 @@ void Qp::settle(bool receive)
 void Qp::unlock(bool receive)
 {
 	settle(receive);
+	await_acks();
 	const bool left_over = left_over_ && has_stream();
 	if (left_over)
 		watched.get();
@@ -454,6 +497,18 @@ void Qp::unlock(bool receive)
 		return;
 	understudy::queue(watched);
 	watched.put();
+}
+
+/// A thread that polls looks for acknowledgments itself; else the understudy does.
+void Qp::await_acks()
+{
+	if (!has_stream() || !kiw_tx_awaits(&ss)) {
+		acks_pause_ = first_ack_pause;
+	} else if (acks_at_ == never && !muted_.load(std::memory_order_relaxed)) {
+		acks_at_ = now() + acks_pause_;
+		acks_pause_ = std::min(2 * acks_pause_, longest_ack_pause);
+		understudy::at(watched, acks_at_);
+	}
 }
 
 void Qp::late(Time delay)
@@ -555,11 +610,14 @@ void Qp::on_event(Watched &watched, std::uint32_t what)
 		else if (qp.sample_at_ != never)
 			understudy::at(watched, qp.sample_at_);
 		qp.lock.lock();
-		const bool due = time >= qp.late_at_;
-		if (due)
+		bool due = time >= qp.late_at_ || time >= qp.acks_at_;
+		if (time >= qp.late_at_)
 			qp.late_at_ = never;
-		else if (qp.late_at_ != never)
-			understudy::at(watched, qp.late_at_);
+		if (time >= qp.acks_at_)
+			qp.acks_at_ = never;
+		if (const Time next = std::min(qp.late_at_, qp.acks_at_); next != never)
+			understudy::at(watched, next);
+		due |= qp.peer_time(time);
 		qp.lock.unlock();
 		if (due)
 			qp.play();
@@ -581,12 +639,14 @@ int Qp::ring_send()
 
 	lock.lock();
 	if (has_stream()) {
-		if (core.state == KIW_QP_CLOSING)
+		if (core.state == KIW_QP_CLOSING && !kiw_core_manner(&core)->outlives)
 			kiw_session_event(&ss, KIW_EV_ACTIVITY);
 		else if (core.state == KIW_QP_ERROR)
 			ss.todo |= KIW_ACT_FLUSH_SQ;
 	} else if (is_over()) {
 		kiw_core_flush_sq(&core);
+	} else if (by_number && core.state == KIW_QP_IDLE && core.shown == IBV_QPS_RTS) {
+		await_peer();
 	} else {
 		error = EINVAL;
 	}
@@ -635,7 +695,8 @@ int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first
 	taken_ = 0;
 	sent = 0;
 	mss = 0;
-	late_at_ = never;
+	late_at_ = acks_at_ = never;
+	acks_pause_ = first_ack_pause;
 	fd = socket;
 	ss.neg = terms;
 	ss.core = &core;
@@ -656,6 +717,10 @@ int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first
 
 		muted_.store(false, std::memory_order_relaxed);
 	}
+	// A responder's peer is connected once it sends.
+	if (first)
+		peer.patient_until = never;
+	watch_peer();
 	settle(true);
 	if (left_over_)
 		understudy::queue(watched);
@@ -726,17 +791,29 @@ void Qp::detach(bool orderly, Remains &remains)
 		leave_stage(stage_);
 	stage_ = nullptr;
 	stage_first_ = stage_used_ = 0;
-	if (core.state == KIW_QP_IDLE) {
-		closed = true;
+	peer.untold = false;
+	// One that was never established does not count.
+	if (ss.tx.gate) {
+		peer.over = true;
+		peer.patient_until = never;
+	}
+	kiw_reads_free(&ss.tx.reads_out, &ss.tx.reads_in);
+	ss.core = nullptr;
+	fd = -1;
+	if (core.state != KIW_QP_IDLE)
+		return;
+	closed = true;
+	if (is_over()) {
 		// What is posted from now on is flushed by the doorbell.
 		kiw_core_flush_sq(&core);
 		kiw_rq_flush(&core.rq, nullptr);
 		if (srq)
 			raise(*this, IBV_EVENT_QP_LAST_WQE_REACHED);
+	} else {
+		kiw_core_open_rings(&core);
+		if (kiw_sq_posted(&core.sq))
+			await_peer();
 	}
-	kiw_reads_free(&ss.tx.reads_out, &ss.tx.reads_in);
-	ss.core = nullptr;
-	fd = -1;
 }
 
 // --- states ---------------------------------------------------------------------------------------
@@ -775,14 +852,19 @@ void Qp::fail_idle()
 		raise(*this, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
-int Qp::modify_idle(ibv_qp_state to)
+int Qp::modify_idle(const ibv_qp_attr &attr, int mask, const Peer *named)
 {
+	const ibv_qp_state to = attr.qp_state;
 	kiw_qp_step step{};
 
 	switch (to) {
 	case IBV_QPS_RTR:
+		if (named)
+			return expect(*named);
 		// A program that uses rdma_cm may ask for it before it accepts: nothing is to do.
 		return core.state == KIW_QP_IDLE ? 0 : EINVAL;
+	case IBV_QPS_RTS:
+		return core.state == KIW_QP_IDLE ? ready(attr, mask) : EINVAL;
 	case IBV_QPS_RESET:
 	case IBV_QPS_INIT:
 		step = kiw_qp_next(static_cast<kiw_qp_state>(core.state), KIW_EV_MODIFY_RESET);
@@ -800,6 +882,7 @@ int Qp::modify_idle(ibv_qp_state to)
 		if (to == IBV_QPS_RESET)
 			kiw_rq_call(&core.rq); // the doorbell refuses what is posted
 		closed = false;
+		forget_peer();
 		core.shown = static_cast<u8>(to);
 		core.state = step.next;
 		return 0;
@@ -815,15 +898,29 @@ int Qp::modify_idle(ibv_qp_state to)
 	}
 }
 
-int Qp::modify_connected(ibv_qp_state to)
+int Qp::modify_connected(const ibv_qp_attr &attr, int mask, bool names)
 {
-	switch (to) {
+	int error = 0;
+
+	switch (attr.qp_state) {
 	case IBV_QPS_INIT:
 	case IBV_QPS_RTR:
-		// A program that changes states by itself does so after the connection was made. Nothing is to do.
-		return core.state == KIW_QP_RTS || core.state == KIW_QP_CLOSING ? 0 : EINVAL;
+		// A program that uses rdma_cm and changes states by itself does so after the connection was made.
+		// Nothing is to do.
+		return !by_number && !names && (core.state == KIW_QP_RTS || core.state == KIW_QP_CLOSING) ? 0 : EINVAL;
 	case IBV_QPS_RTS:
-		return core.state == KIW_QP_RTS ? 0 : EINVAL;
+		if (!by_number)
+			return core.state == KIW_QP_RTS ? 0 : EINVAL;
+		// The peer may be closing or gone: the program can't know.
+		if (core.state != KIW_QP_RTS && core.state != KIW_QP_CLOSING && core.state != KIW_QP_IDLE)
+			return EINVAL;
+		error = ready(attr, mask);
+		if (!error && (mask & IBV_QP_MAX_QP_RD_ATOMIC))
+			core.ord = std::min<u16>(core.ord, attr.max_rd_atomic);
+		// It is another program's peer.
+		if (error == EACCES)
+			kiw_session_event(&ss, KIW_EV_MODIFY_ERR);
+		return error;
 	case IBV_QPS_SQD:
 		// What was posted before is to be sent before, even if no doorbell rang.
 		settle(false);
@@ -842,16 +939,55 @@ int Qp::modify_connected(ibv_qp_state to)
 	}
 }
 
-int Qp::modify_state(ibv_qp_state to)
+void Qp::set_access(unsigned access)
 {
+	__atomic_store_n(&core.own.access, static_cast<std::uint8_t>(access), __ATOMIC_RELAXED);
+}
+
+/// rdma_cm takes a client's queue pair to INIT without any right, and a server's with Writes and Reads. Either means,
+/// with a change of state, that the rights of the regions decide alone. By number, the program's count as they are.
+void Qp::keep(const ibv_qp_attr &attr, int mask)
+{
+	if (mask & IBV_QP_ACCESS_FLAGS) {
+		unsigned access = attr.qp_access_flags;
+
+		asked = static_cast<std::uint8_t>(access);
+		if ((mask & IBV_QP_STATE) && !by_number &&
+			(!access || access == (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)))
+			access = remote_rights;
+		set_access(access);
+	}
+	keep_path(attr, mask);
+}
+
+int Qp::modify(const ibv_qp_attr &attr, int mask, const Peer *named)
+{
+	const ibv_qp_state to = attr.qp_state;
+	int error = 0;
+
 	lock.lock();
 	const bool connected = has_stream();
-	const int error = connected ? modify_connected(to) : modify_idle(to);
+	if (!(mask & IBV_QP_STATE))
+		error = 0;
+	else if (by_number && (to == IBV_QPS_SQD || to == IBV_QPS_SQE))
+		error = EINVAL; // a connection can't reopen a closed direction
+	else
+		error = connected ? modify_connected(attr, mask, named) : modify_idle(attr, mask, named);
+	if (!error)
+		keep(attr, mask);
 	// A connection attempt of a queue pair in error is over.
-	if (!error && !connected && to == IBV_QPS_ERR && inbox)
+	if (!error && !connected && (mask & IBV_QP_STATE) && to == IBV_QPS_ERR && inbox)
 		inbox->post(stream_aborted);
 	unlock(false);
 	return error;
+}
+
+int Qp::modify_state(ibv_qp_state to)
+{
+	ibv_qp_attr attr{};
+
+	attr.qp_state = to;
+	return modify(attr, IBV_QP_STATE);
 }
 
 } // namespace kiwu

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "cq.hpp"
+#include "peer.hpp"
 #include "session/session.h"
 #include "srq.hpp"
 #include "turn_lock.hpp"
@@ -28,6 +29,7 @@ enum : std::uint32_t {
 	stream_closing = 2,	// the connection has begun to end
 	stream_ended = 4,	// it has ended
 	stream_aborted = 8,	// the queue pair wants to be rid of it
+	stream_ready = 16,	// a queue pair by number may send now, or its peer was named
 };
 
 /// Where a stream leaves word
@@ -70,6 +72,8 @@ struct Qp {
 	bool closed = false; // idle after an orderly close, which may be asked for again
 	std::uint32_t caps = 0;
 	std::uint8_t asked = 0; // rights as the program has set them last
+	bool by_number = false; // peer is valid
+	Peer peer;
 	Srq *srq = nullptr;
 	SrqWait srq_wait;
 	kiw_cq *send_cq = nullptr, *recv_cq = nullptr;
@@ -81,14 +85,14 @@ struct Qp {
 
 	Qp() noexcept;
 
-	/// Makes the queues; core has their capacities. Returns 0, or an errno value: then put() is all that is left to
-	/// do.
+	/// Makes the queues; core has their capacities, and the number. Returns 0, or an errno value: then put() is all
+	/// that is left to do.
 	int make(std::uint32_t send_stride, std::uint32_t recv_stride);
 	/// Nobody uses it any more, but for those that have a reference.
 	void end();
 
-	/// Reserves an idle queue pair for a connection attempt. Returns 0 or EISCONN.
-	int bind(Inbox &inbox);
+	/// Reserves an idle queue pair for a connection attempt of its kind. Returns 0 or EISCONN.
+	int bind(Inbox &inbox, bool by_number = false);
 	/// The attempt or connection is over.
 	void unbind(Inbox &inbox);
 	/// Begins full operation on a connected socket, which stays the endpoint's. Returns 0 or an errno value.
@@ -108,9 +112,25 @@ struct Qp {
 	/// Takes what is sent of the process's memory into our own: a region goes.
 	void copy_lent();
 
-	/// As ibv_modify_qp() with a state. Returns 0 or an errno value.
+	/// As ibv_modify_qp(), with attributes that were checked; named: for a change to RTR, the peer to connect to by
+	/// number. Returns 0 or an errno value.
+	int modify(const ibv_qp_attr &attr, int mask, const Peer *named = nullptr);
 	int modify_state(ibv_qp_state to);
 	ibv_qp_state shown_state() const;
+
+	// By number: peer.cpp
+	/// Gets the peer. Returns false: there is none.
+	bool named_peer(Peer &named);
+	/// No attempt succeeds any more. Returns the inbox of the endpoint that is left to end, with a reference, or
+	/// nullptr.
+	Inbox *part_from_peer();
+	/// The peer's statement on its messages; before start()
+	void meet(bool limited);
+	/// Compares the sq_psn that the peer of an endpoint's stream expects, now or at the change to RTS. Returns
+	/// false: the program set another one.
+	bool proved(const Inbox &of, std::uint32_t psn);
+	/// No attempt can succeed: the queue pair enters the error state, unless it is connected.
+	void give_up();
 
 	// For the functions of the carrier
 	bool due = false;
@@ -135,6 +155,8 @@ private:
 	bool take();
 	void feed();
 	void take_end(int error);
+	void look_for_reset();
+	void acknowledge();
 	bool unfinished() const;
 	void lost();
 	void peer_gone();
@@ -154,8 +176,24 @@ private:
 	void detach(bool orderly, Remains &remains);
 	void flush_idle();
 	void fail_idle();
-	int modify_idle(ibv_qp_state to);
-	int modify_connected(ibv_qp_state to);
+	int modify_idle(const ibv_qp_attr &attr, int mask, const Peer *named);
+	int modify_connected(const ibv_qp_attr &attr, int mask, bool names);
+	void keep(const ibv_qp_attr &attr, int mask);
+	void set_access(unsigned access);
+
+	int expect(const Peer &named);
+	int ready(const ibv_qp_attr &attr, int mask);
+	void keep_path(const ibv_qp_attr &attr, int mask);
+	void forget_peer();
+	void await_peer();
+	void lose_idle();
+	void watch_peer();
+	void set_peer_time();
+	void probe(bool on);
+	bool is_silent(Time time, Time limit);
+	bool look_for_peer(Time time);
+	bool peer_time(Time time);
+	void await_acks();
 
 	kiw_sge *sges_ = nullptr; // of the requests under way
 	std::uint8_t *stage_ = nullptr;
@@ -168,6 +206,7 @@ private:
 	bool left_over_ = false;
 	bool lends_ = false; // counted among those that hold the process's memory
 	Time late_at_ = never;
+	Time acks_at_ = never, acks_pause_ = 0; // when acknowledgments are looked for
 
 	// The understudy's, and what it looks at
 	std::atomic<bool> muted_ = false;
@@ -179,8 +218,13 @@ private:
 	void withdraw();
 };
 
-/// Queue pairs by their number
+/// Connections by rdma_cm; see protocol.md for what is different by number.
+extern const kiw_manner manner_cm;
+
+/// A queue pair of the process, by its number
 Qp *find_qp(std::uint32_t number);
+/// The same for a number that a peer tells; with a reference
+Qp *get_qp(std::uint32_t number);
 /// Any queue pair has some of the process's memory yet to be sent: copies it. A region of that memory goes.
 void copy_all_lent();
 

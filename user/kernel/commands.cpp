@@ -14,6 +14,7 @@
 #include "kiwarp-abi.h"
 #include "limits.hpp"
 #include "memory.hpp"
+#include "number.hpp"
 #include "objects.hpp"
 #include "private_abi.hpp"
 #include "region.hpp"
@@ -150,8 +151,6 @@ void end_memory(kiw_region &region)
 
 // --- queue pairs ----------------------------------------------------------------------------------
 
-constexpr int remote_rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-
 std::uint32_t send_stride(const ibv_qp_cap &cap)
 {
 	const std::uint32_t sges = cap.max_send_sge * std::uint32_t{sizeof(kiw_sge)};
@@ -219,7 +218,10 @@ bool is_of_qp(const ibv_async_event &event, const ibv_qp *qp)
 	}
 }
 
-/// TCP and MPA see to what these are about: accepted in every state.
+// Outstanding Reads of an end that hasn't stated its number
+constexpr std::uint16_t unknown_ord = 16;
+
+/// TCP and MPA see to what these are about: accepted in every state, and by number stored.
 constexpr int ignored_attributes = IBV_QP_EN_SQD_ASYNC_NOTIFY | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_PATH_MTU |
 				   IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER |
 				   IBV_QP_RQ_PSN | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
@@ -228,8 +230,8 @@ constexpr int ignored_attributes = IBV_QP_EN_SQD_ASYNC_NOTIFY | IBV_QP_PKEY_INDE
 int check_attributes(Qp &qp, const ibv_qp_attr &attr, int mask)
 {
 	constexpr int known = ignored_attributes | IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS;
-	constexpr unsigned rights =
-		unsigned{remote_rights} | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | IBV_ACCESS_OPTIONAL_RANGE;
+	constexpr unsigned rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | IBV_ACCESS_OPTIONAL_RANGE;
 
 	if (mask & IBV_QP_RATE_LIMIT)
 		return EOPNOTSUPP;
@@ -246,16 +248,65 @@ int check_attributes(Qp &qp, const ibv_qp_attr &attr, int mask)
 	return 0;
 }
 
-/// rdma_cm takes a client's queue pair to INIT without any right, and a server's with Writes and Reads. Either means,
-/// with a change of state, that the rights of the regions decide alone.
-void keep_access(Qp &qp, unsigned access, bool with_state)
-{
-	Turn turn(qp.lock);
+constexpr int peer_attributes = IBV_QP_AV | IBV_QP_DEST_QPN;
 
-	qp.asked = static_cast<std::uint8_t>(access);
-	if (with_state && (!access || access == (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)))
-		access = remote_rights;
-	__atomic_store_n(&qp.core.own.access, static_cast<std::uint8_t>(access), __ATOMIC_RELAXED);
+/// Reads the peer from the attributes of a change to RTR. Returns 0 or an errno value.
+int name_peer(const Qp &qp, const ibv_qp_attr &attr, int mask, Peer &peer)
+{
+	constexpr int needed = IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	const ibv_global_route &grh = attr.ah_attr.grh;
+
+	// Connections need an IP address, which only a GID holds.
+	if ((mask & needed) != needed || attr.qp_state != IBV_QPS_RTR || !attr.ah_attr.is_global)
+		return EINVAL;
+	std::memcpy(&peer.remote, grh.dgid.raw, sizeof(peer.remote));
+	if (const int error = find_path(grh.sgid_index, peer.remote, peer.local, peer.interface))
+		return error;
+	if (is_group(peer.remote))
+		return EINVAL;
+	peer.gid_index = grh.sgid_index;
+	peer.path.flow_label = grh.flow_label;
+	peer.path.traffic_class = grh.traffic_class;
+	peer.path.hop_limit = grh.hop_limit;
+	peer.path.mtu = IBV_MTU_4096;
+	peer.ends.from = qp.core.own.num;
+	peer.ends.to = attr.dest_qp_num;
+	peer.ends.rq_psn = attr.rq_psn & KIW_PSN_MASK;
+	peer.ird = mask & IBV_QP_MAX_DEST_RD_ATOMIC ? attr.max_dest_rd_atomic : limits::rd_atom;
+	peer.ord = unknown_ord;
+	// A connection needs two queue pairs.
+	return peer.ends.to > KIW_QPN_MASK || peer.ird > limits::rd_atom ||
+			       (peer.ends.to == peer.ends.from && IN6_ARE_ADDR_EQUAL(&peer.local, &peer.remote))
+		       ? EINVAL
+		       : 0;
+}
+
+/// What the program set of a peer by number. These would let another program connect in the peer's place, so they are
+/// told only where the mask names them.
+void tell_peer(const Peer &peer, ibv_qp_attr &attr, int mask)
+{
+	attr.path_mtu = static_cast<ibv_mtu>(peer.path.mtu);
+	attr.timeout = peer.path.timeout;
+	attr.retry_cnt = peer.path.retry_cnt;
+	attr.rnr_retry = peer.path.rnr_retry;
+	attr.min_rnr_timer = peer.path.min_rnr_timer;
+	if (mask & IBV_QP_AV) {
+		ibv_global_route &grh = attr.ah_attr.grh;
+
+		std::memcpy(grh.dgid.raw, &peer.remote, sizeof(grh.dgid.raw));
+		grh.flow_label = peer.path.flow_label;
+		grh.sgid_index = peer.gid_index;
+		grh.hop_limit = peer.path.hop_limit;
+		grh.traffic_class = peer.path.traffic_class;
+		attr.ah_attr.is_global = 1;
+		attr.ah_attr.port_num = 1;
+	}
+	if (mask & IBV_QP_DEST_QPN)
+		attr.dest_qp_num = peer.ends.to;
+	if (mask & IBV_QP_RQ_PSN)
+		attr.rq_psn = peer.ends.rq_psn;
+	if (mask & IBV_QP_SQ_PSN)
+		attr.sq_psn = peer.ends.sq_psn;
 }
 
 } // namespace
@@ -648,7 +699,13 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *ibv, ibv_qp_init_attr *attr, void *req
 	qp.recv_cq = &of(attr->recv_cq);
 	qp.raise = raise_qp;
 	qp.user = ibv;
-	if (const int error = qp.make(stride, kiw_rq_stride(cap.max_recv_sge))) {
+	int error = number::take(qp.core.own.num);
+	if (!error) {
+		error = qp.make(stride, kiw_rq_stride(cap.max_recv_sge));
+		if (error)
+			number::give_back(qp.core.own.num);
+	}
+	if (error) {
 		qp.watched.put();
 		num_qp.down();
 		return error;
@@ -697,28 +754,33 @@ int ibv_cmd_destroy_qp(ibv_qp *ibv)
 	domain_of(ibv->pd)->users.fetch_sub(1, std::memory_order_relaxed);
 	if (qp->srq)
 		qp->srq->users.fetch_sub(1, std::memory_order_relaxed);
+	const std::uint32_t number = qp->core.own.num;
 	qp->end();
+	number::give_back(number);
 	num_qp.down();
 	return 0;
 }
 
 int ibv_cmd_modify_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask, void *, std::size_t)
 {
+	const bool names = mask & peer_attributes;
 	Qp &qp = of(ibv);
+	Peer named;
 
+	if (names)
+		if (const int error = name_peer(qp, *attr, mask, named))
+			return error;
+	mask &= ~peer_attributes;
 	if (const int error = check_attributes(qp, *attr, mask))
 		return error;
-	if (mask & IBV_QP_STATE)
-		if (const int error = qp.modify_state(attr->qp_state))
-			return error;
-	if (mask & IBV_QP_ACCESS_FLAGS)
-		keep_access(qp, attr->qp_access_flags, mask & IBV_QP_STATE);
+	if (const int error = number::modify(qp, *attr, mask, names ? &named : nullptr))
+		return error;
 	if (mask & IBV_QP_STATE)
 		ibv->state = attr->qp_state;
 	return 0;
 }
 
-int ibv_cmd_query_qp(ibv_qp *ibv, ibv_qp_attr *attr, int, ibv_qp_init_attr *init, void *, std::size_t)
+int ibv_cmd_query_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init, void *, std::size_t)
 {
 	Qp &qp = of(ibv);
 
@@ -731,8 +793,15 @@ int ibv_cmd_query_qp(ibv_qp *ibv, ibv_qp_attr *attr, int, ibv_qp_init_attr *init
 		attr->qp_access_flags = qp.core.own.access;
 		attr->max_rd_atomic = static_cast<std::uint8_t>(std::min<u16>(qp.core.ord, UINT8_MAX));
 		attr->max_dest_rd_atomic = static_cast<std::uint8_t>(std::min<u16>(qp.core.ird, UINT8_MAX));
+		attr->path_mtu = IBV_MTU_4096;
+		if (qp.by_number)
+			tell_peer(qp.peer, *attr, mask);
+		// Nothing is negotiated yet.
+		if (qp.by_number && qp.core.state == KIW_QP_IDLE) {
+			attr->max_rd_atomic = static_cast<std::uint8_t>(qp.peer.ord);
+			attr->max_dest_rd_atomic = static_cast<std::uint8_t>(qp.peer.ird);
+		}
 	}
-	attr->path_mtu = IBV_MTU_4096;
 	attr->port_num = 1;
 	attr->cap = {.max_send_wr = qp.core.sq.entries,
 		.max_recv_wr = qp.core.rq.entries,
