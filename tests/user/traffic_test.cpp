@@ -2,12 +2,15 @@
 //
 // What two ends without a module do to each other.
 #include <arpa/inet.h>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <numeric>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -298,6 +301,99 @@ TEST(End, WhatWasSentArrivesBeforeTheEnd)
 		from.reset();
 		EXPECT_TRUE(eventually([&] { return to.bytes == sent; }));
 	}
+}
+
+/// A responder by TCP alone, with the terms of MPA's revision 1, that reads nothing before it is told to.
+class Responder {
+public:
+	Responder()
+	{
+		sockaddr_in address = {.sin_family = AF_INET};
+		socklen_t length = sizeof(address);
+
+		address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		auto *any = reinterpret_cast<sockaddr *>(&address);
+		if (listener_ < 0 || bind(listener_, any, length) || listen(listener_, 4) ||
+			getsockname(listener_, any, &length))
+			throw std::runtime_error("listen");
+		port = std::to_string(ntohs(address.sin_port));
+		answering_ = std::thread([this] { answer(); });
+	}
+	~Responder()
+	{
+		answering_.join();
+		close(listener_);
+		close(fd_);
+	}
+
+	/// All bytes up to the end; throws if that isn't a FIN.
+	std::vector<std::uint8_t> read_all()
+	{
+		std::vector<std::uint8_t> bytes;
+		std::array<std::uint8_t, 65536> part{};
+		ssize_t got = 0;
+
+		while ((got = recv(fd_, part.data(), part.size(), 0)) > 0)
+			bytes.insert(bytes.end(), part.begin(), part.begin() + got);
+		if (got < 0)
+			throw std::runtime_error(std::strerror(errno));
+		return bytes;
+	}
+
+	std::string port;
+
+private:
+	void answer()
+	{
+		std::array<char, 20> frame{};
+
+		// One that knows revision 2 tries again with revision 1 then.
+		while ((fd_ = accept(listener_, nullptr, nullptr)) >= 0) {
+			recv(fd_, frame.data(), frame.size(), MSG_WAITALL);
+			if (frame[17] == 1)
+				break;
+			close(fd_);
+		}
+		std::memcpy(frame.data(), "MPA ID Rep Frame", 16);
+		frame[16] &= 0x40; // no markers, and CRCs as the other side wants them
+		frame[18] = frame[19] = 0;
+		send(fd_, frame.data(), frame.size(), 0);
+	}
+
+	int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd_ = -1;
+	std::thread answering_;
+};
+
+TEST(End, ATerminateFollowsWhatIsCutOff)
+{
+	constexpr std::uint32_t length = 64 << 20;
+	Responder peer;
+	ibv_qp_init_attr attr = attributes(16);
+	rdma_addrinfo *active = resolve(peer.port.c_str(), 0);
+	End end;
+	unsigned fpdus = 0;
+
+	ASSERT_EQ(rdma_create_ep(&end.id, active, nullptr, &attr), 0);
+	rdma_freeaddrinfo(active);
+	ASSERT_EQ(rdma_connect(end.id, nullptr), 0);
+	// More than TCP has room for
+	Memory from(end.id->pd, length);
+	ASSERT_EQ(end.post(IBV_WR_SEND, {from.sge(0, length)}), 0);
+	rdma_destroy_qp(end.id);
+	const std::vector<std::uint8_t> bytes = peer.read_all();
+	EXPECT_LT(bytes.size(), length);
+	std::size_t at = 0;
+	unsigned opcode = 0;
+	for (; at + 4 <= bytes.size(); fpdus++) {
+		const unsigned ulpdu = bytes[at] << 8 | bytes[at + 1];
+
+		opcode = bytes[at + 3] & 15;
+		at += (2 + ulpdu + 3) / 4 * 4 + 4;
+	}
+	EXPECT_EQ(at, bytes.size()) << "the end is between FPDUs";
+	EXPECT_GT(fpdus, 1U);
+	EXPECT_EQ(opcode, 7U) << "a Terminate";
 }
 
 TEST(End, AChildHasNothingOfItsParents)

@@ -345,6 +345,12 @@ void Endpoint::run_linger()
 			break;
 		remains_sent_ += static_cast<std::size_t>(sent);
 	}
+	const bool remains = remains_sent_ < remains_.length;
+	if (remains_.bytes && !remains) {
+		std::free(remains_.bytes);
+		remains_.bytes = nullptr;
+		sys::shutdown(fd, SHUT_WR);
+	}
 	while (dropped < drop_at_once && (got = sys::recv(fd, nothing, sizeof(nothing))) > 0)
 		dropped += static_cast<std::size_t>(got);
 	if (got < 0 && got != -EAGAIN && got != -EINTR) {
@@ -352,13 +358,10 @@ void Endpoint::run_linger()
 		return;
 	}
 	const int tcp = tcp_state(fd);
-	const bool remains = remains_sent_ < remains_.length;
 	const bool unacked = tcp == TCP_FIN_WAIT1 || tcp == TCP_CLOSING || tcp == TCP_LAST_ACK;
-	// What was cut off ends with a reset, once the rest is there.
-	const bool awaits = remains_.bytes && unacknowledged() != 0;
 
-	if (!remains && !unacked && !awaits)
-		close(remains_.bytes);
+	if (!remains && !unacked)
+		close(false);
 	else if (stalled())
 		close(true);
 	else

@@ -165,6 +165,8 @@ bool kiw_carrier_takes(kiw_session *)
 int kiw_carrier_push(kiw_session *s, bool more)
 {
 	Qp &qp = Qp::of(s);
+	if (qp.keeps())
+		return qp.keep(s->tx.batch);
 	const u32 before = s->tx.batch.sent;
 	const int result = kiwu::push(s->tx.batch, qp.fd, more);
 

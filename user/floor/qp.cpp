@@ -231,6 +231,7 @@ bool Qp::send_some(int most)
 
 	if (ss.tx.lost) {
 		ss.tx.lost = false;
+		broken_ = true;
 		kiw_session_broken_off(&ss, KIW_EV_LLP_LOST);
 	}
 	count_lending();
@@ -397,27 +398,46 @@ void Qp::send_fin()
 		inbox->post(stream_closing);
 }
 
-/// Hands TCP what is left of the batch, and the Terminate, as far as there is room.
+/// What is left of the batch, and the Terminate, go to TCP, and what TCP has no room for to the endpoint. Without
+/// memory they stay.
 void Qp::push_all()
 {
-	do
+	do {
 		send_some(1);
-	while (kiw_tx_pending(&ss) && !ss.tx.stuck && core.state != KIW_QP_IDLE && !error_ && !ss.tx.starved);
+		keeps_ = keeps_ || ss.tx.stuck;
+	} while (kiw_tx_pending(&ss) && core.state != KIW_QP_IDLE && !error_ && !broken_ && !ss.tx.starved);
+}
+
+int Qp::keep(kiw_batch &batch)
+{
+	std::array<iovec, batch_pieces> rest;
+	const std::uint32_t parts = rest_of(batch, rest.data());
+	void *more = std::realloc(remains_.bytes, remains_.length + (batch.len - batch.sent));
+
+	if (!more)
+		return -ENOMEM;
+	remains_.bytes = static_cast<std::uint8_t *>(more);
+	for (std::uint32_t i = 0; i < parts; i++) {
+		std::memcpy(remains_.bytes + remains_.length, rest[i].iov_base, rest[i].iov_len);
+		remains_.length += rest[i].iov_len;
+	}
+	batch.sent = batch.len;
+	return 0;
 }
 
 /// The connection is broken off from this side, which the peer learns by a FIN, and by a Terminate where anything is
-/// left undone. What TCP has no room for is left to the endpoint.
+/// left undone.
 void Qp::break_off()
 {
 	ss.todo &= ~(KIW_ACT_ABORT | KIW_ACT_SEND_FIN);
-	if (fin_sent || !ss.tx.gate || error_)
+	if (fin_sent || !ss.tx.gate || error_ || broken_)
 		return;
 	push_all();
 	if (!ss.terminated && !kiw_tx_pending(&ss) && kiw_tx_unfinished(&ss)) {
 		ss.tx.term_len = kiw_term_build(ss.tx.term, KIW_ERR_LOCAL_CATASTROPHE, nullptr, 0, 0);
 		push_all();
 	}
-	if (!kiw_tx_pending(&ss))
+	if (!kiw_tx_pending(&ss) && !keeps_)
 		send_fin();
 }
 
@@ -690,7 +710,7 @@ int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first
 	sys::set(socket, IPPROTO_TCP, TCP_NODELAY, one);
 	// Out-of-band bytes are bytes like all others.
 	sys::set(socket, SOL_SOCKET, SO_OOBINLINE, one);
-	fin_sent = fin_received = eof_ = ended_ = more_ = false;
+	fin_sent = fin_received = eof_ = ended_ = more_ = broken_ = false;
 	error_ = 0;
 	taken_ = 0;
 	sent = 0;
@@ -771,18 +791,17 @@ void Qp::detach(bool orderly, Remains &remains)
 	else
 		kiw_session_event(&ss, KIW_EV_CLOSE_DONE);
 	act();
-	// What was reported as sent is delivered: by the endpoint, where TCP has no room.
-	if (!fin_sent && !error_ && kiw_batch_unsent(&ss.tx.batch)) {
-		std::array<iovec, batch_pieces> rest;
-		const std::uint32_t parts = rest_of(ss.tx.batch, rest.data());
-
-		remains.bytes = static_cast<std::uint8_t *>(std::malloc(ss.tx.batch.len - ss.tx.batch.sent));
-		for (std::uint32_t i = 0; remains.bytes && i < parts; i++) {
-			std::memcpy(remains.bytes + remains.length, rest[i].iov_base, rest[i].iov_len);
-			remains.length += rest[i].iov_len;
-		}
+	if (!fin_sent && !error_ && !broken_ && kiw_tx_pending(&ss))
+		push_all();
+	// Something that is cut off in the midst of an FPDU is no end: then TCP resets the connection.
+	if (kiw_tx_pending(&ss) || broken_) {
+		std::free(remains_.bytes);
+		remains_ = {};
 	}
+	remains = remains_;
 	remains.fin_sent = fin_sent;
+	remains_ = {};
+	keeps_ = false;
 	kiw_tx_drop(&ss);
 	count_lending();
 	leave_memory(ss.tx.batch);

@@ -49,7 +49,7 @@ struct Inbox {
 
 /// What an end leaves to the endpoint
 struct Remains {
-	std::uint8_t *bytes = nullptr; ///< that TCP has had no room for; owned
+	std::uint8_t *bytes = nullptr; ///< that TCP has had no room for, and the FIN follows; owned
 	std::size_t length = 0;
 	bool fin_sent = false; ///< the peer knows that it is an orderly end of what it was sent
 };
@@ -140,6 +140,9 @@ struct Qp {
 	std::uint32_t mss = 0;
 	std::uint32_t mss_age = 0;
 	void late(Time delay);
+	bool keeps() const { return keeps_; }
+	/// What TCP hasn't taken of a batch is left to the endpoint. Returns 0 or -ENOMEM.
+	int keep(kiw_batch &batch);
 
 	static Qp &of(Watched &watched) { return reinterpret_cast<Qp &>(watched); }
 	static Qp &of(kiw_session *session) { return *reinterpret_cast<Seat *>(session)->qp; }
@@ -201,7 +204,10 @@ private:
 	std::uint32_t taken_ = 0; // bytes of the stream that the session is through with
 	bool more_ = false;	  // the socket may have more
 	bool eof_ = false;
-	int error_ = 0; // of the socket
+	int error_ = 0;	      // of the socket
+	bool broken_ = false; // TCP takes nothing any more
+	bool keeps_ = false;  // what is sent goes to the endpoint, behind what TCP has no room for
+	Remains remains_;
 	bool ended_ = false;
 	bool left_over_ = false;
 	bool lends_ = false; // counted among those that hold the process's memory
