@@ -703,7 +703,9 @@ int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first
 	std::memset(static_cast<void *>(&ss), 0, sizeof(ss));
 	ss.tx.req.sge = sges_;
 	ss.recv.sge = sges_ + core.sq.max_sge;
-	if (kiw_reads_init(&ss.tx.reads_out, &ss.tx.reads_in, terms.ord, terms.ird, core.sq.max_sge, nullptr, 0)) {
+	// Each Read under way has its place in the send queue, but for an RTR message.
+	const std::uint32_t ord = std::min<std::uint32_t>(terms.ord, core.sq.entries + 1);
+	if (kiw_reads_init(&ss.tx.reads_out, &ss.tx.reads_in, ord, terms.ird, core.sq.max_sge, nullptr, 0)) {
 		kiw_reads_free(&ss.tx.reads_out, &ss.tx.reads_in);
 		return ENOMEM;
 	}
