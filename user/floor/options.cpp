@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "lock.hpp"
+
 namespace kiwu {
 
 namespace {
@@ -134,8 +136,13 @@ bool read()
 
 bool read_options()
 {
-	static const bool good = read();
+	static constinit kiw::Lock lock;
+	static bool done = false, good = false;
+	kiw::Guard guard(lock);
 
+	if (!done)
+		good = read();
+	done = true;
 	return good;
 }
 

@@ -725,7 +725,13 @@ int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first
 	closed = false;
 	core.caps = caps;
 	kiw_session_start(&ss, 0, first);
-	const int error = understudy::watch(watched, fd, all_events);
+	int error = 0;
+	{
+		kiw::Guard guard(watch_lock_);
+
+		muted_.store(false, std::memory_order_relaxed);
+		error = understudy::watch(watched, fd, all_events);
+	}
 	if (error) {
 		// Nothing has been sent or taken.
 		core.state = KIW_QP_IDLE;
@@ -733,11 +739,6 @@ int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first
 		fd = -1;
 		kiw_reads_free(&ss.tx.reads_out, &ss.tx.reads_in);
 		return error;
-	}
-	{
-		kiw::Guard guard(watch_lock_);
-
-		muted_.store(false, std::memory_order_relaxed);
 	}
 	// A responder's peer is connected once it sends.
 	if (first)
