@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 
 #include "count.hpp"
+#include "endings.hpp"
 #include "limits.hpp"
 #include "memory.hpp"
 #include "options.hpp"
@@ -286,6 +287,10 @@ void Endpoint::end(int status, End how)
 {
 	Remains remains;
 
+	if (!ending_) {
+		ending_ = true;
+		endings.fetch_add(1, std::memory_order_relaxed);
+	}
 	if (streams_) {
 		streams_ = false;
 		remains = qp_->stop(inbox, how == End::done);
@@ -384,6 +389,9 @@ void Endpoint::close(bool reset)
 		sys::close(fd);
 	}
 	fd = -1;
+	if (ending_)
+		endings.fetch_sub(1, std::memory_order_release);
+	ending_ = false;
 	understudy::queue(watched); // retires
 }
 

@@ -188,7 +188,8 @@ protected:
 	bool final_ = false;	 // the last that the user is to hear is told or owed
 	bool streams_ = false;
 	bool watches_ = false;
-	bool alive_ = true; // the reference for being alive is there
+	bool ending_ = false; // one of endings
+	bool alive_ = true;   // the reference for being alive is there
 	std::uint8_t owed_ = 0;
 	int status_ = 0;
 	Qp *qp_ = nullptr; // reference held

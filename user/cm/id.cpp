@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "device.hpp"
 #include "domain.hpp"
@@ -138,16 +139,27 @@ CmEvent &CmEvent::from(rdma_cm_event *event)
 	return *reinterpret_cast<CmEvent *>(reinterpret_cast<std::byte *>(event) - offsetof(CmEvent, told));
 }
 
+/// A child of fork() opens the device for itself.
+static void begin_anew()
+{
+	device_lock.~Lock();
+	::new (&device_lock) kiw::Lock;
+	device_context = nullptr;
+}
+
 int cm_device(ibv_context *&context, ibv_pd *&pd)
 {
 	kiw::Guard guard(device_lock);
 
 	if (!read_options())
 		return EINVAL;
-	// A child of fork() has what its parent opened, and opens it for itself.
-	if (device_context && kiw::Context::from(device_context).origin.inherited())
-		device_context = nullptr;
 	if (!device_context) {
+		static bool cares_for_children = false;
+
+		if (!cares_for_children)
+			if (const int error = ::pthread_atfork(nullptr, nullptr, begin_anew))
+				return error;
+		cares_for_children = true;
 		upcalls = &id_upcalls;
 		device_context = open_device();
 		if (!device_context)
@@ -186,7 +198,7 @@ Id *Id::make(rdma_event_channel *channel, void *context, rdma_port_space space, 
 {
 	auto id = kiw::make<Id>();
 
-	if (!id)
+	if (!id || id->origin.open())
 		return nullptr;
 	id->ibv.channel = channel;
 	id->ibv.context = context;

@@ -13,12 +13,14 @@
 
 #include "endpoint.hpp"
 #include "events.hpp"
+#include "origin.hpp"
 
 namespace kiwu {
 
 struct EventChannel {
 	rdma_event_channel ibv{};
 	EventQueue queue;
+	kiw::Origin origin;
 
 	static EventChannel &from(rdma_event_channel *channel) { return *reinterpret_cast<EventChannel *>(channel); }
 };
@@ -47,6 +49,7 @@ struct Id {
 	};
 
 	rdma_cm_id ibv{};
+	kiw::Origin origin; // a child of fork() can do nothing with it
 	// Protects what follows, but for events
 	TurnLock lock;
 	State state = State::idle;

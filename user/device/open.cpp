@@ -23,7 +23,9 @@ ibv_context *open_device()
 		errno = ENOMEM;
 		return nullptr;
 	}
-	int error = understudy::start();
+	int error = care_for_children();
+	if (!error)
+		error = understudy::start();
 	if (!error)
 		error = open->context.origin.open();
 	if (!error)

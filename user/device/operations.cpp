@@ -47,6 +47,8 @@ int req_notify_cq(ibv_cq *cq, int solicited_only)
 /// As poll_cq() for the polls of ibv_cq_ex: the provider's function is kept beside the queue.
 int start_poll(ibv_cq_ex *ex, ibv_poll_cq_attr *attr)
 {
+	if (kiw::Cq::from(ex).origin.inherited())
+		return EPERM;
 	kiw_cq &cq = of(ibv_cq_ex_to_cq(ex));
 	const int error = cq.start_poll(ex, attr);
 

@@ -10,6 +10,7 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <new>
 #include <sys/uio.h>
 
 #include "batch.hpp"
@@ -158,6 +159,31 @@ void copy_all_lent()
 		qp.copy_lent();
 		return lending.load(std::memory_order_relaxed) != 0;
 	});
+}
+
+void forget_qps()
+{
+	numbers.begin_anew();
+	existence.~Lock();
+	::new (&existence) kiw::Lock;
+	lending.store(0, std::memory_order_relaxed);
+}
+
+bool end_all()
+{
+	bool any = false;
+	kiw::Guard guard(existence);
+
+	numbers.for_each([&](Qp &qp) {
+		Turn turn(qp.lock);
+
+		if (qp.inbox) {
+			qp.inbox->post(stream_aborted);
+			any = true;
+		}
+		return true;
+	});
+	return any;
 }
 
 void Qp::count_lending()

@@ -233,5 +233,9 @@ Qp *find_qp(std::uint32_t number);
 Qp *get_qp(std::uint32_t number);
 /// Any queue pair has some of the process's memory yet to be sent: copies it. A region of that memory goes.
 void copy_all_lent();
+/// In a child of fork(): they are its parent's.
+void forget_qps();
+/// Ends all connections, as if their queue pairs were destroyed. Returns whether there is one that hasn't ended yet.
+bool end_all();
 
 } // namespace kiwu

@@ -289,6 +289,14 @@ kiw_region *find_region(std::uint32_t stag)
 	return regions.find(stag >> 8);
 }
 
+void forget_regions()
+{
+	regions.begin_anew();
+	spares_lock.~Lock();
+	::new (&spares_lock) kiw::Lock;
+	spares = nullptr;
+}
+
 bool close_region(kiw_region &region)
 {
 	std::int32_t none = 0;

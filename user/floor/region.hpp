@@ -68,6 +68,9 @@ void remove_region(kiw_region &region);
 /// Looks a region up by its STag, for the thread that has made it; nullptr: there is none.
 kiw_region *find_region(std::uint32_t stag);
 
+/// In a child of fork(): they are its parent's.
+void forget_regions();
+
 /// No window is bound to it any more; false if one is.
 bool close_region(kiw_region &region);
 /// One that was closed is to stay after all.

@@ -14,6 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sockets.hpp"
+
 namespace kiwu::sys {
 
 template <typename... Arguments>
@@ -29,9 +31,24 @@ long call(long number, Arguments... arguments)
 	return -error;
 }
 
+inline int close(int fd)
+{
+	sockets.remove(fd);
+	return static_cast<int>(call(SYS_close, fd));
+}
+
+/// One that a child of fork() won't have
+inline int keep(long fd)
+{
+	if (fd < 0 || sockets.add(static_cast<int>(fd)))
+		return static_cast<int>(fd);
+	close(static_cast<int>(fd));
+	return -ENOMEM;
+}
+
 inline int socket(int family, int type, int protocol)
 {
-	return static_cast<int>(call(SYS_socket, family, type, protocol));
+	return keep(call(SYS_socket, family, type, protocol));
 }
 
 inline int bind(int fd, const sockaddr *address, socklen_t length)
@@ -51,7 +68,7 @@ inline int connect(int fd, const sockaddr *address, socklen_t length)
 
 inline int accept(int fd, int flags)
 {
-	return static_cast<int>(call(SYS_accept4, fd, nullptr, nullptr, flags));
+	return keep(call(SYS_accept4, fd, nullptr, nullptr, flags));
 }
 
 inline int getsockname(int fd, sockaddr *address, socklen_t *length)
@@ -106,11 +123,6 @@ inline ssize_t sendmsg(int fd, const msghdr *message, bool more)
 inline int ioctl(int fd, unsigned long request, void *argument)
 {
 	return static_cast<int>(call(SYS_ioctl, fd, request, argument));
-}
-
-inline int close(int fd)
-{
-	return static_cast<int>(call(SYS_close, fd));
 }
 
 inline ssize_t read(int fd, void *to, std::size_t n)

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <new>
 
 #include "lock.hpp"
 
@@ -64,6 +65,16 @@ public:
 	}
 
 	void remove(std::uint32_t number) { replace(number, nullptr); }
+
+	/// In a child of fork(): the objects are its parent's. Their numbers aren't given again soon.
+	void begin_anew()
+	{
+		// A thread of the parent may have had the lock.
+		lock_.~Lock();
+		::new (&lock_) kiw::Lock;
+		for (auto &entry : root_)
+			entry.store(nullptr, std::memory_order_relaxed);
+	}
 
 	/// Calls a function with each object, until it returns false. None may go meanwhile.
 	template <typename Function>

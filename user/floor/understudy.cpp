@@ -58,7 +58,7 @@ struct Thread {
 	pthread_t self{};
 	int epoll = -1;
 	int bell = -1;
-	bool runs = false;
+	std::atomic<bool> runs = false;
 	std::atomic<bool> asleep = false;
 	Growing<Slot> slots;
 	std::uint32_t free_slot = 0;
@@ -73,6 +73,8 @@ struct Thread {
 };
 
 constinit Thread thread;
+// Protects the start.
+constinit kiw::Lock starting;
 
 void wake()
 {
@@ -282,12 +284,16 @@ void *run(void *)
 /// A child of fork() has no such thread. What the parent watched is the parent's.
 void begin_anew()
 {
-	if (!thread.runs)
+	sockets.close_all();
+	if (!thread.runs.load(std::memory_order_relaxed))
 		return;
 	sys::close(thread.epoll);
 	sys::close(thread.bell);
 	thread.~Thread();
 	::new (&thread) Thread;
+	// Another thread of the parent may have had it.
+	starting.~Lock();
+	::new (&starting) kiw::Lock;
 }
 
 bool several_cpus()
@@ -342,11 +348,10 @@ int prepare()
 
 int start()
 {
-	static constinit kiw::Lock starting;
 	static bool cares_for_children = false;
 	kiw::Guard guard(starting);
 
-	if (thread.runs)
+	if (runs())
 		return 0;
 	if (!cares_for_children) {
 		if (const int error = ::pthread_atfork(nullptr, nullptr, begin_anew))
@@ -357,13 +362,18 @@ int start()
 	if (!error) {
 		thread.may_spin = several_cpus();
 		error = spawn();
-		thread.runs = !error;
+		thread.runs.store(!error, std::memory_order_release);
 		if (error) {
 			sys::close(thread.bell);
 			sys::close(thread.epoll);
 		}
 	}
 	return error;
+}
+
+bool runs()
+{
+	return thread.runs.load(std::memory_order_acquire);
 }
 
 int watch(Watched &watched, int fd, std::uint32_t events)

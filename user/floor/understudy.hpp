@@ -26,7 +26,7 @@ struct Watched {
 	using Handler = void (*)(Watched &watched, std::uint32_t what);
 	using Release = void (*)(Watched &watched);
 
-	Watched(Handler handler, Release release) noexcept : handler(handler), release(release) {}
+	constexpr Watched(Handler handler, Release release) noexcept : handler(handler), release(release) {}
 	Watched(const Watched &) = delete;
 	Watched &operator=(const Watched &) = delete;
 	~Watched() = default;
@@ -53,6 +53,8 @@ namespace understudy {
 
 /// Starts the thread, unless it runs. Returns 0 or an errno value.
 int start();
+/// Whether it was started.
+bool runs();
 
 /// Has a descriptor watched, edge-triggered, for EPOLL*. Returns 0 or an errno value.
 int watch(Watched &watched, int fd, std::uint32_t events);

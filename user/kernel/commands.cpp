@@ -321,6 +321,15 @@ Srq *find_srq(std::uint32_t handle)
 	return srqs.find(handle);
 }
 
+void forget_objects()
+{
+	cqs.begin_anew();
+	srqs.begin_anew();
+	domains.begin_anew();
+	for (limits::Count *count : {&num_pd, &num_mr, &num_mw, &num_cq, &num_srq, &num_qp})
+		count->clear();
+}
+
 } // namespace kiwu
 
 using namespace kiwu;

@@ -71,4 +71,7 @@ void forget_events(ibv_context *context, const Predicate &predicate)
 		[](Event &event) { std::free(&event); });
 }
 
+/// Has a child of fork() begin without its parent's objects. Returns 0 or an errno value.
+int care_for_children();
+
 } // namespace kiwu

@@ -36,6 +36,7 @@ public:
 		return false;
 	}
 	void down() { count_.fetch_sub(1, std::memory_order_relaxed); }
+	void clear() { count_.store(0, std::memory_order_relaxed); }
 
 private:
 	std::atomic<std::uint32_t> count_ = 0;

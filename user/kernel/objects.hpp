@@ -15,6 +15,9 @@ namespace kiwu {
 kiw_cq *find_cq(std::uint32_t handle);
 Srq *find_srq(std::uint32_t handle);
 
+/// In a child of fork(): they are its parent's.
+void forget_objects();
+
 /// Of an object that there is
 inline kiw_cq &of(const ibv_cq *cq)
 {

@@ -163,6 +163,8 @@ KIW_NAME rdma_event_channel *rdma_create_event_channel()
 	int error = channel ? cm_device(context, pd) : ENOMEM;
 
 	if (!error)
+		error = channel->origin.open();
+	if (!error)
 		error = channel->queue.open();
 	if (error) {
 		errno = error;
@@ -174,7 +176,8 @@ KIW_NAME rdma_event_channel *rdma_create_event_channel()
 
 KIW_NAME void rdma_destroy_event_channel(rdma_event_channel *channel)
 {
-	kiw::destroy(&EventChannel::from(channel));
+	if (!EventChannel::from(channel).origin.inherited())
+		kiw::destroy(&EventChannel::from(channel));
 }
 
 KIW_NAME int rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **event)
@@ -183,6 +186,8 @@ KIW_NAME int rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **even
 
 	if (!event)
 		return result(EINVAL);
+	if (EventChannel::from(channel).origin.inherited())
+		return result(EPERM);
 	if (const int error = EventChannel::from(channel).queue.take(taken))
 		return result(error);
 	CmEvent &fetched = CmEvent::from(*taken);
@@ -205,6 +210,8 @@ KIW_NAME int rdma_ack_cm_event(rdma_cm_event *event)
 		return result(EINVAL);
 	CmEvent &acked = CmEvent::from(event);
 	Id &of = *acked.of;
+	if (of.origin.inherited())
+		return result(EPERM);
 	kiw::destroy(&acked);
 	::pthread_mutex_lock(&of.mutex);
 	of.events_acked++;
@@ -218,6 +225,8 @@ KIW_NAME int rdma_migrate_id(rdma_cm_id *ibv, rdma_event_channel *channel)
 	Id &id = Id::from(ibv);
 	const bool synchronous = !channel;
 
+	if (id.origin.inherited() || (channel && EventChannel::from(channel).origin.inherited()))
+		return result(EPERM);
 	if (synchronous && !(channel = rdma_create_event_channel()))
 		return -1;
 	rdma_event_channel *before = nullptr;
@@ -259,6 +268,8 @@ static int create_id(
 	// Datagrams aren't this device's yet.
 	if (space != RDMA_PS_TCP)
 		return result(EOPNOTSUPP);
+	if (channel && EventChannel::from(channel).origin.inherited())
+		return result(EPERM);
 	Id *made = Id::make(channel, context, space, type);
 	if (!made)
 		return result(ENOMEM);
@@ -280,6 +291,8 @@ KIW_NAME int rdma_destroy_id(rdma_cm_id *ibv)
 	Id &id = Id::from(ibv);
 	rdma_event_channel *own = id.synchronous ? ibv->channel : nullptr;
 
+	if (id.origin.inherited())
+		return result(EPERM);
 	if (ibv->event) {
 		rdma_ack_cm_event(ibv->event);
 		ibv->event = nullptr;
@@ -293,8 +306,10 @@ KIW_NAME int rdma_destroy_id(rdma_cm_id *ibv)
 KIW_NAME int rdma_bind_addr(rdma_cm_id *ibv, sockaddr *address)
 {
 	Id &id = Id::from(ibv);
-	Turn turn(id.lock);
 
+	if (id.origin.inherited())
+		return result(EPERM);
+	Turn turn(id.lock);
 	return result(id.bind(address));
 }
 
@@ -302,6 +317,9 @@ KIW_NAME int rdma_resolve_addr(rdma_cm_id *ibv, sockaddr *source, sockaddr *dest
 {
 	Id &id = Id::from(ibv);
 	int error = 0;
+
+	if (id.origin.inherited())
+		return result(EPERM);
 	{
 		Turn turn(id.lock);
 
@@ -314,6 +332,9 @@ KIW_NAME int rdma_resolve_route(rdma_cm_id *ibv, int)
 {
 	Id &id = Id::from(ibv);
 	int error = 0;
+
+	if (id.origin.inherited())
+		return result(EPERM);
 	{
 		Turn turn(id.lock);
 
@@ -331,6 +352,9 @@ KIW_NAME int rdma_connect(rdma_cm_id *ibv, rdma_conn_param *param)
 {
 	Id &id = Id::from(ibv);
 	Wanted wanted;
+
+	if (id.origin.inherited())
+		return result(EPERM);
 	int error = !ibv->qp && !param ? EINVAL : want(id, param, limits::rd_atom, limits::rd_atom, wanted);
 	if (!error) {
 		Turn turn(id.lock);
@@ -353,9 +377,11 @@ KIW_NAME int rdma_listen(rdma_cm_id *ibv, int backlog)
 {
 	constexpr int most = 1024, on = 1;
 	Id &id = Id::from(ibv);
+
+	if (id.origin.inherited())
+		return result(EPERM);
 	Turn turn(id.lock);
 	int error = 0;
-
 	if (id.state == Id::State::idle) {
 		Address any;
 
@@ -381,6 +407,9 @@ KIW_NAME int rdma_accept(rdma_cm_id *ibv, rdma_conn_param *param)
 {
 	Id &id = Id::from(ibv);
 	Wanted wanted;
+
+	if (id.origin.inherited())
+		return result(EPERM);
 	int error = want(id, param, id.initiator_depth, id.responder_resources, wanted);
 
 	if (!error) {
@@ -395,8 +424,10 @@ KIW_NAME int rdma_accept(rdma_cm_id *ibv, rdma_conn_param *param)
 KIW_NAME int rdma_reject(rdma_cm_id *ibv, const void *private_data, std::uint8_t length)
 {
 	Id &id = Id::from(ibv);
-	Turn turn(id.lock);
 
+	if (id.origin.inherited())
+		return result(EPERM);
+	Turn turn(id.lock);
 	if (!id.endpoint)
 		return result(EINVAL);
 	return result(id.endpoint->reject(private_data, private_data ? length : 0));
@@ -411,6 +442,9 @@ KIW_NAME int rdma_disconnect(rdma_cm_id *ibv)
 {
 	Id &id = Id::from(ibv);
 	Endpoint *endpoint = nullptr;
+
+	if (id.origin.inherited())
+		return result(EPERM);
 	{
 		Turn turn(id.lock);
 
@@ -435,9 +469,11 @@ KIW_NAME int rdma_establish(rdma_cm_id *)
 KIW_NAME int rdma_set_option(rdma_cm_id *ibv, int level, int option, void *value, std::size_t length)
 {
 	Id &id = Id::from(ibv);
+
+	if (id.origin.inherited())
+		return result(EPERM);
 	Turn turn(id.lock);
 	int number = 0;
-
 	if (level != RDMA_OPTION_ID)
 		return result(ENOSYS);
 	switch (option) {
@@ -490,6 +526,8 @@ KIW_NAME int rdma_create_qp_ex(rdma_cm_id *id, ibv_qp_init_attr_ex *attr)
 	ibv_qp_attr to_init{};
 	int error = 0;
 
+	if (Id::from(id).origin.inherited())
+		return result(EPERM);
 	if (!id->verbs || id->qp)
 		return result(EINVAL);
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD)) {
@@ -666,6 +704,8 @@ KIW_NAME int rdma_create_ep(rdma_cm_id **id, rdma_addrinfo *res, ibv_pd *pd, ibv
 
 KIW_NAME void rdma_destroy_ep(rdma_cm_id *id)
 {
+	if (Id::from(id).origin.inherited())
+		return;
 	if (id->qp)
 		rdma_destroy_qp(id);
 	if (id->srq)
