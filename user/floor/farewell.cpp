@@ -11,7 +11,9 @@
 
 #include "clock.hpp"
 #include "endings.hpp"
+#include "options.hpp"
 #include "qp.hpp"
+#include "stats.hpp"
 #include "sys.hpp"
 #include "understudy.hpp"
 
@@ -62,8 +64,11 @@ void await_endings()
 
 [[gnu::destructor]] void take_leave()
 {
-	if (understudy::runs())
-		await_endings();
+	if (!understudy::runs())
+		return;
+	await_endings();
+	if (options.stats)
+		write_stats(options.stats);
 }
 
 } // namespace

@@ -10,12 +10,13 @@
 #include <string_view>
 
 #include "lock.hpp"
+#include "stats.hpp"
 
 namespace kiwu {
 
 namespace {
 
-enum class Kind : std::uint8_t { flag, number };
+enum class Kind : std::uint8_t { flag, number, file };
 
 struct Row {
 	std::string_view name;
@@ -69,6 +70,11 @@ constexpr std::array rows = {
 		[](unsigned value) {
 			options.number = static_cast<std::uint8_t>(value);
 		}},
+	Row{"check", Kind::flag, 0, 1,
+		[](unsigned value) {
+			options.check = value;
+		}},
+	Row{"stats", Kind::file, 0, 0, nullptr},
 };
 
 bool parse_flag(std::string_view text, unsigned &value)
@@ -88,6 +94,19 @@ bool parse_number(std::string_view text, const Row &row, unsigned &value)
 	return !text.empty() && value >= row.least && value <= row.most;
 }
 
+/// As long as the process
+bool keep_file(std::string_view path)
+{
+	char *copy = ::strndup(path.data(), path.size());
+
+	if (!copy || !takes_stats(copy)) {
+		std::free(copy);
+		return false;
+	}
+	options.stats = copy;
+	return true;
+}
+
 /// One word. Returns whether there is such an option with such a value.
 bool take(std::string_view word)
 {
@@ -102,6 +121,8 @@ bool take(std::string_view word)
 
 		if (row.name != name)
 			continue;
+		if (row.kind == Kind::file)
+			return keep_file(text);
 		if (!(row.kind == Kind::flag ? parse_flag(text, value) : parse_number(text, row, value)))
 			return false;
 		row.set(value);

@@ -21,6 +21,8 @@ struct Options {
 	std::uint16_t mpa_timeout = 10;	    // s
 	std::uint16_t keepalive = 0;	    // s; 0: none
 	std::uint8_t number = number_on;    // connections by queue pair number
+	bool check = false;		    // what isn't mapped any more ends its connection
+	const char *stats = nullptr;	    // file for the counters when the process exits
 };
 
 inline constinit Options options;

@@ -19,6 +19,7 @@
 #include "proto/term.h"
 #include "region.hpp"
 #include "rings.hpp"
+#include "stats.hpp"
 #include "sys.hpp"
 #include "table.hpp"
 
@@ -834,6 +835,9 @@ void Qp::detach(bool orderly, Remains &remains)
 	kiw_tx_drop(&ss);
 	count_lending();
 	leave_memory(ss.tx.batch);
+	sent_fpdus.fetch_add(ss.tx.sent_fpdus, std::memory_order_relaxed);
+	sent_bytes.fetch_add(ss.tx.sent_bytes, std::memory_order_relaxed);
+	lent_bytes.fetch_add(ss.tx.lent_bytes, std::memory_order_relaxed);
 	ss.todo = 0;
 	if (stage_)
 		leave_stage(stage_);

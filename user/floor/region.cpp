@@ -5,7 +5,9 @@
 #include <new>
 #include <sys/random.h>
 
+#include "mapped.hpp"
 #include "memory.hpp"
+#include "options.hpp"
 #include "proto/range.h"
 #include "sys.hpp"
 #include "table.hpp"
@@ -66,6 +68,14 @@ kiw_region_fault check_owner(const kiw_region &region, const kiw_owner *owner, s
 	return KIW_REGION_OK;
 }
 
+/// Whether the program still has the memory
+bool is_there(const kiw_region &region, int access, u64 addr, u32 len)
+{
+	constexpr int writes = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+
+	return is_usable(region.bytes + (addr - region.iova), len, access & writes);
+}
+
 kiw_region_fault check(
 	const kiw_region &region, const kiw_owner *owner, std::uint32_t stag, int access, u64 addr, u64 len)
 {
@@ -76,6 +86,8 @@ kiw_region_fault check(
 		return KIW_REGION_ACCESS;
 	switch (kiw_range_check(region.iova, region.length, addr, len)) {
 	case KIW_RANGE_OK:
+		if (options.check && len && !is_there(region, access, addr, len))
+			return KIW_REGION_BOUNDS;
 		break;
 	case KIW_RANGE_BOUNDS:
 		return KIW_REGION_BOUNDS;

@@ -7,12 +7,11 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "device.hpp"
 #include "kiwarp-abi.h"
 #include "limits.hpp"
+#include "mapped.hpp"
 #include "memory.hpp"
 #include "number.hpp"
 #include "objects.hpp"
@@ -76,22 +75,6 @@ void await_acks(Object &object, std::uint32_t count, const std::uint32_t &comple
 constexpr int known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
 			     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
 			     IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
-
-/// Whether the process has memory there
-bool is_mapped(const void *address, std::size_t length)
-{
-	constexpr std::size_t pages = 4096;
-	static unsigned char ignored[pages];
-	const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-	std::uintptr_t at = reinterpret_cast<std::uintptr_t>(address) / page * page;
-	const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(address) + length;
-
-	for (; at < end; at += pages * page)
-		if (::mincore(reinterpret_cast<void *>(at), std::min(end - at, pages * page), ignored) &&
-			errno == ENOMEM)
-			return false;
-	return true;
-}
 
 int check_region(const void *address, std::size_t length, std::uint64_t iova, int access)
 {

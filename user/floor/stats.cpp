@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "stats.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <errno.h>
+#include <fcntl.h>
+
+#include "count.hpp"
+#include "sys.hpp"
+
+namespace kiwu {
+
+namespace {
+
+struct Row {
+	const char *name;
+	const std::atomic<std::uint64_t> *value;
+};
+
+constexpr std::array rows = {
+	Row{"connects", &counters[KIW_STAT_CONNECTS]},
+	Row{"connect_fails", &counters[KIW_STAT_CONNECT_FAILS]},
+	Row{"mpa_rejects", &counters[KIW_STAT_MPA_REJECTS]},
+	Row{"mpa_malformed", &counters[KIW_STAT_MPA_MALFORMED]},
+	Row{"mpa_timeouts", &counters[KIW_STAT_MPA_TIMEOUTS]},
+	Row{"crc_errors", &counters[KIW_STAT_CRC_ERRORS]},
+	Row{"stream_errors", &counters[KIW_STAT_STREAM_ERRORS]},
+	Row{"terminates_sent", &counters[KIW_STAT_TERM_SENT]},
+	Row{"terminates_received", &counters[KIW_STAT_TERM_RECEIVED]},
+	Row{"connections_lost", &counters[KIW_STAT_LLP_LOST]},
+	Row{"cq_overflows", &counters[KIW_STAT_CQ_OVERFLOWS]},
+	Row{"ring_errors", &counters[KIW_STAT_RING_ERRORS]},
+	Row{"sent_fpdus", &sent_fpdus},
+	Row{"sent_bytes", &sent_bytes},
+	Row{"lent_bytes", &lent_bytes},
+};
+static_assert(rows.size() >= KIW_STAT_NUM);
+
+int open_file(const char *path)
+{
+	return static_cast<int>(
+		sys::call(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644));
+}
+
+} // namespace
+
+bool takes_stats(const char *path)
+{
+	const int fd = open_file(path);
+
+	if (fd >= 0)
+		sys::close(fd);
+	return fd >= 0;
+}
+
+/// In one call: the lines of several processes don't mix.
+void write_stats(const char *path)
+{
+	constexpr std::size_t longest = 128;
+	static std::array<char, longest * rows.size()> text;
+	std::size_t used = 0;
+	const int fd = open_file(path);
+
+	if (fd < 0)
+		return;
+	for (const Row &row : rows)
+		used += static_cast<std::size_t>(std::snprintf(text.data() + used, longest, "%.64s[%d] %s %llu\n",
+			program_invocation_short_name, static_cast<int>(::getpid()), row.name,
+			static_cast<unsigned long long>(row.value->load(std::memory_order_relaxed))));
+	sys::write(fd, text.data(), used);
+	sys::close(fd);
+}
+
+} // namespace kiwu
