@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 
 #include "proto/acks.h"
@@ -52,6 +53,19 @@ TEST(Acks, AreComparedAcrossTheWrap)
 	EXPECT_EQ(taken(acks, 0xfffffff0), 0xffffffff);
 	EXPECT_EQ(taken(acks, 0xf), 0U);
 	EXPECT_EQ(taken(acks, 0x10), 1U);
+}
+
+TEST(Acks, TheLastMarkStandsForLaterOnes)
+{
+	kiw_acks acks{};
+
+	for (u32 i = 1; i <= KIW_ACKS_MARKS + 3; i++)
+		kiw_acks_add(&acks, i, 10 * i);
+	EXPECT_EQ(acks.num, KIW_ACKS_MARKS);
+	for (u32 i = 1; i < KIW_ACKS_MARKS; i++)
+		EXPECT_EQ(taken(acks, 10 * i), i);
+	EXPECT_EQ(taken(acks, 10 * (KIW_ACKS_MARKS + 2)), 0U);
+	EXPECT_EQ(taken(acks, 10 * (KIW_ACKS_MARKS + 3)), std::uint32_t(KIW_ACKS_MARKS + 3));
 }
 
 // No request completes before its own bytes are acknowledged, and none waits once all are.

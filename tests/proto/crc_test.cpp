@@ -45,6 +45,8 @@ TEST(Crc, has_the_instruction_where_the_processor_has_it)
 	EXPECT_EQ(kiw_crc_way_get(1) != nullptr, __builtin_cpu_supports("sse4.2") != 0);
 #endif
 	EXPECT_EQ(kiw_crc_way_get(2), nullptr);
+	for (std::size_t i = 0; const kiw_crc_way *way = kiw_crc_way_get(i); i++)
+		EXPECT_NE(way->name, nullptr);
 }
 
 TEST(Crc, is_the_same_in_every_way)

@@ -70,6 +70,29 @@ TEST(Dgram, vectors_parse_into_what_they_were_made_from)
 	EXPECT_EQ(o.dgram.payload_len, 0u);
 }
 
+// The output may hold what an earlier datagram of another kind has left.
+TEST(Dgram, output_tells_each_kind_apart)
+{
+	for (const int before : {0, 1}) {
+		kiw_dgram d;
+		const auto parse_into = [&](const Bytes &b) {
+			std::memset(&d, before, sizeof(d));
+			return kiw_dgram_parse(b.data(), static_cast<std::uint32_t>(b.size()), &d);
+		};
+
+		EXPECT_EQ(parse_into(bytes(vec_dgram_write_first)), KIW_DGRAM_OK);
+		EXPECT_TRUE(d.is_write);
+		EXPECT_FALSE(d.solicited);
+		EXPECT_FALSE(d.has_imm);
+		EXPECT_EQ(d.msn, 0U);
+		EXPECT_EQ(parse_into(bytes(vec_dgram_send) + Bytes(8, 7)), KIW_DGRAM_OK);
+		EXPECT_FALSE(d.is_write);
+		EXPECT_FALSE(d.solicited);
+		EXPECT_FALSE(d.has_imm);
+		EXPECT_EQ(d.imm, 0U);
+	}
+}
+
 TEST(Dgram, built_ones_with_immediate_data_match_the_vectors)
 {
 	Bytes b(KIW_DGRAM_IMM_LEN, 0xee);

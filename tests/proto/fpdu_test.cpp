@@ -137,6 +137,24 @@ TEST(Fpdu, largest_ulpdu_fits_one_segment)
 	}
 }
 
+TEST(Marker, has_a_reserved_field_of_zero)
+{
+	Bytes b(KIW_MARKER_SIZE, 0xff);
+	kiw_marker mk;
+
+	kiw_marker_begin(&mk, 0, true);
+	kiw_marker_put(&mk, b.data());
+	EXPECT_EQ(b, Bytes(KIW_MARKER_SIZE));
+}
+
+// A marker for each 512 octets that are begun
+TEST(Fpdu, has_room_for_as_many_markers_as_there_may_be)
+{
+	EXPECT_EQ(kiw_mulpdu(1023, true), 1023u - 6 - 3 - 8);
+	EXPECT_EQ(kiw_mulpdu(1024, true), 1024u - 6 - 8);
+	EXPECT_EQ(kiw_mulpdu(1025, true), 1025u - 6 - 1 - 12);
+}
+
 TEST(Fpdu, largest_ulpdu_survives_absurd_segment_sizes)
 {
 	for (bool markers : {false, true}) {

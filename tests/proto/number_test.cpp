@@ -33,7 +33,9 @@ struct Request {
 	explicit Request(const kiw_number &own)
 	{
 		data.fill(0xee);
+		said.version = 0xee;
 		kiw_number_request(data.data(), &own, nonce, &said);
+		EXPECT_EQ(said.version, KIW_NUMBER_VERSION);
 	}
 };
 
@@ -59,6 +61,15 @@ kiw_number_proof proof(const kiw_number &own, const kiw_number_said &req, const 
 	return kiw_number_proves(&own, &req, &rep);
 }
 
+/// What is left without a value shows.
+__attribute__((__noinline__)) void scribble_on_the_stack()
+{
+	std::array<u8, 512> old;
+
+	old.fill(0xee);
+	__asm__ volatile("" : : "r"(old.data()) : "memory");
+}
+
 TEST(Number, IsWrittenAsDocumented)
 {
 	const Data expected{'k', 'i', 'w', 'N', 2, 1, 0, 0, 0, 1, 0, 1, 0, 2, 0, 2, 0, 0xab, 0xcd, 0xef, 0x01, 0x23,
@@ -69,6 +80,7 @@ TEST(Number, IsWrittenAsDocumented)
 		0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef};
 	EXPECT_EQ(Request(unready(left)).data, unready_expected);
 	std::array<u8, KIW_NUMBER_REJECT_LEN> reject;
+	scribble_on_the_stack();
 	kiw_number_reject(reject.data());
 	EXPECT_EQ(reject, (std::array<u8, KIW_NUMBER_REJECT_LEN>{'k', 'i', 'w', 'N', 2, 0, 0, 0}));
 }
@@ -230,6 +242,30 @@ TEST(Number, AReplyOfAStrangerProvesNothing)
 	EXPECT_EQ(proof(left, request.said, stranger), KIW_NUMBER_WRONG);
 	stranger.ready = false;
 	EXPECT_EQ(proof(left, request.said, stranger), KIW_NUMBER_WRONG);
+}
+
+TEST(Number, AnEndThatMayNotSendYetTellsNoPsn)
+{
+	EXPECT_EQ(reply(unready(right), Request(left).said).psn, 0U);
+	EXPECT_EQ(reply(unready(right), Request(unready(left)).said).psn, 0U);
+}
+
+TEST(Number, AnEndThatMayNotSendYetProvesNothingToAnother)
+{
+	const Request request(unready(left));
+	kiw_number_said early = reply(right, request.said);
+
+	EXPECT_EQ(proof(left, request.said, early), KIW_NUMBER_PROVED);
+	early.ready = false;
+	EXPECT_EQ(proof(left, request.said, early), KIW_NUMBER_WRONG);
+}
+
+TEST(Number, AnAddressHasSixteenOctets)
+{
+	std::array<u8, 17> own{}, peer{};
+
+	peer[16] = 1;
+	EXPECT_TRUE(kiw_number_dials(own.data(), 2, peer.data(), 1));
 }
 
 TEST(Number, ExactlyOneEndDials)

@@ -134,6 +134,30 @@ TEST(QpState, every_action_is_asked_for_and_no_other)
 	EXPECT_EQ(KIW_ACT_NOW & KIW_ACT_LATER, 0);
 }
 
+TEST(QpState, becoming_idle_asks_for_no_more_than_the_end_of_the_stream)
+{
+	for (unsigned state = 0; state < KIW_QP_STATES; state++) {
+		for (unsigned event = 0; event < KIW_EVENTS; event++) {
+			const kiw_qp_step s = step(state, event);
+			if (s.valid && s.next == KIW_QP_IDLE) {
+				EXPECT_EQ(s.actions & ~(KIW_ACT_STOP_RX | KIW_ACT_STOP_TX | KIW_ACT_CLOSED), 0)
+					<< state << " " << event;
+			}
+		}
+	}
+}
+
+TEST(QpState, every_way_to_terminate_is_told)
+{
+	for (unsigned event = 0; event < KIW_EVENTS; event++) {
+		const kiw_qp_step s = step(KIW_QP_RTS, event);
+		if (s.next == KIW_QP_TERMINATE) {
+			EXPECT_EQ(s.actions & (KIW_ACT_DISCONNECT | KIW_ACT_ASYNC), KIW_ACT_DISCONNECT | KIW_ACT_ASYNC)
+				<< event;
+		}
+	}
+}
+
 TEST(QpState, every_state_reaches_error_on_request)
 {
 	for (unsigned state = 0; state < KIW_QP_STATES; state++)

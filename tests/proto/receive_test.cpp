@@ -8,8 +8,8 @@
 
 namespace {
 
-// Positions wrap inside of every stream.
-constexpr std::uint32_t first_position = 0xffffff00;
+// Positions wrap inside of every stream, and markers don't lie where they would from position 0 on.
+constexpr std::uint32_t first_position = 0xffffff10;
 
 struct Options {
 	bool crc = true;
@@ -111,6 +111,9 @@ public:
 			const auto calls_before = calls;
 			const kiw_step step = kiw_receive_step(this, &src);
 
+			done += step == KIW_DONE;
+			EXPECT_TRUE(done == ulpdus.size() || step == KIW_BAD);
+
 			if (!enough) {
 				EXPECT_EQ(step, KIW_MORE);
 				EXPECT_EQ(src.seq, seq_before);
@@ -131,6 +134,7 @@ public:
 	Bytes payload;			   // of the segment under way
 	std::vector<std::uint32_t> places; // how it came
 	unsigned begun = 0;
+	unsigned done = 0; // FPDUs
 	unsigned calls = 0;
 	kiw_err verdict = KIW_OK;
 
@@ -369,6 +373,49 @@ TEST(Receive, stops_at_a_wrong_marker)
 		EXPECT_EQ(m.payload.size(), i ? m.position() - front : 0U);
 		EXPECT_TRUE(m.ulpdus.empty());
 	}
+}
+
+// The same in the length, the header, the payload and the trailer of an FPDU
+TEST(Receive, stops_at_a_wrong_marker_wherever_it_is)
+{
+	const Options o{false, true};
+
+	for (std::size_t n = 440; n < 520; n++) {
+		const Wire good =
+			wire_of({tagged(KIW_OP_WRITE, 7, 0, counting(n)), read_request(1, {1, 2, 3, 4, 5})}, o);
+		Wire w = good;
+		Machine m(o);
+
+		w.bytes[w.markers[1] + 3] ^= 4;
+		m.feed(w.bytes);
+		EXPECT_EQ(m.verdict, KIW_ERR_LLP_MARKER) << n;
+		EXPECT_EQ(m.position(), w.markers[1] + KIW_MARKER_SIZE) << n;
+	}
+}
+
+TEST(Receive, tells_what_waits_for_the_sink)
+{
+	const Wire w = wire_of(some_ulpdus(), {false, false});
+	Machine m({false, false});
+
+	EXPECT_FALSE(kiw_receive_waits(&m));
+	m.hold = true;
+	m.feed(w.bytes);
+	EXPECT_TRUE(kiw_receive_waits(&m));
+	m.stopped = true;
+	EXPECT_FALSE(kiw_receive_waits(&m));
+	m.held = false;
+	EXPECT_FALSE(kiw_receive_waits(&m));
+}
+
+TEST(Receive, has_no_length_before_it_is_there)
+{
+	Machine m({false, false});
+
+	m.feed(Bytes{1});
+	EXPECT_EQ(kiw_receive_ulpdu_len(&m), 0U);
+	m.feed(Bytes{2});
+	EXPECT_EQ(kiw_receive_ulpdu_len(&m), 0x102U);
 }
 
 // Octets of a marker that have no meaning are ignored.

@@ -178,6 +178,29 @@ TEST(Past, what_is_far_behind_is_over)
 	}
 }
 
+TEST(Past, goes_ahead_as_far_as_it_reaches)
+{
+	for (const std::uint32_t id : starts) {
+		kiw_past p = past(id);
+
+		kiw_past_add(&p, id + KIW_PAST_REACH);
+		EXPECT_EQ(p.highest, id + KIW_PAST_REACH);
+		EXPECT_TRUE(kiw_past_has(&p, id + KIW_PAST_REACH));
+	}
+}
+
+TEST(Past, what_is_far_behind_takes_no_place)
+{
+	for (const std::uint32_t id : starts) {
+		kiw_past p = past(id);
+
+		kiw_past_add(&p, id - 2 * KIW_PAST_NUMBERS + 3);
+		kiw_past_add(&p, id - KIW_PAST_NUMBERS - 5);
+		for (std::uint32_t n = 1; n < KIW_PAST_NUMBERS; n++)
+			EXPECT_FALSE(kiw_past_has(&p, id - n)) << n;
+	}
+}
+
 TEST(Past, reaches_as_far_in_both_directions)
 {
 	for (const std::uint32_t id : starts) {

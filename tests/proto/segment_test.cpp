@@ -71,6 +71,55 @@ TEST(Segment, vectors_parse_into_what_they_were_made_from)
 	EXPECT_EQ(s.atomic_resp.value, 0x25u);
 }
 
+// Whatever was in the output before, and whatever the verdict
+TEST(Segment, output_holds_nothing_from_before)
+{
+	for (unsigned op = 0; op < KIW_OP_COUNT; op++) {
+		const Bytes ulpdu = good(op, 3);
+		const auto n = static_cast<std::uint32_t>(ulpdu.size());
+
+		for (std::uint32_t have = 0; have <= n; have++) {
+			kiw_seg before, zero;
+
+			std::memset(&before, 0xee, sizeof(before));
+			std::memset(&zero, 0, sizeof(zero));
+			const auto step = kiw_seg_parse(ulpdu.data(), have, n, KIW_CAP_IMM | KIW_CAP_ATOMIC, &before);
+			EXPECT_EQ(kiw_seg_parse(ulpdu.data(), have, n, KIW_CAP_IMM | KIW_CAP_ATOMIC, &zero), step);
+			EXPECT_EQ(std::memcmp(&before, &zero, sizeof(zero)), 0) << op << " " << have;
+			EXPECT_TRUE(step == KIW_DONE || before.payload_len == 0) << op << " " << have;
+		}
+	}
+}
+
+TEST(Segment, a_reserved_bit_of_a_send_is_immediate_data_only_where_that_was_agreed)
+{
+	Bytes ulpdu = good(KIW_OP_SEND, 5);
+	kiw_seg seg;
+
+	ulpdu[1] |= KIW_RDMAP_SEND_IMM;
+	for (const std::uint32_t caps : {0U, std::uint32_t(KIW_CAP_ATOMIC), std::uint32_t(KIW_CAP_IMM)}) {
+		ASSERT_EQ(kiw_seg_parse(ulpdu.data(), 23, 23, caps, &seg), KIW_DONE);
+		EXPECT_EQ((seg.flags & KIW_F_SEND_IMM) != 0, caps == KIW_CAP_IMM) << caps;
+	}
+}
+
+TEST(Segment, what_is_refused_has_no_payload)
+{
+	Bytes ulpdu = good(KIW_OP_SEND, 5);
+
+	ulpdu[9] ^= 1; // its queue
+	EXPECT_EQ(parse(ulpdu).seg.err, KIW_ERR_DDP_QN);
+	EXPECT_EQ(parse(ulpdu).seg.payload_len, 0U);
+}
+
+TEST(Segment, reserved_bits_of_an_atomic_operation_are_ignored)
+{
+	Bytes ulpdu = ulpdu_of(bytes(vec_cmpswap));
+
+	ulpdu[KIW_UNTAGGED_LEN + 3] |= 0xf0;
+	EXPECT_EQ(parse(ulpdu).seg.atomic.op, KIW_ATOMIC_CMP_SWAP);
+}
+
 TEST(Segment, never_asks_for_more_than_its_header)
 {
 	for (unsigned op = 0; op < KIW_OP_COUNT; op++) {

@@ -92,7 +92,7 @@ inline Bytes read_request(std::uint32_t msn, const kiw_rreq &rr)
 
 inline Bytes terminate(kiw_err err, const Bytes &offender = {}, std::size_t have = SIZE_MAX)
 {
-	Bytes b(KIW_TERM_MAX_LEN);
+	Bytes b(KIW_TERM_MAX_LEN, 0xee);
 	const Bytes seen = first(offender, std::min(have, offender.size()));
 	const auto n = kiw_term_build(b.data(), err, offender.empty() ? nullptr : seen.data(),
 		static_cast<std::uint32_t>(seen.size()), static_cast<std::uint32_t>(offender.size()));

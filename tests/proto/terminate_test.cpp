@@ -96,6 +96,11 @@ TEST(Terminate, headers_not_wholly_received_are_left_out)
 	EXPECT_EQ(terminate(KIW_ERR_DDP_STAG).size(), 22u);
 }
 
+TEST(Terminate, has_a_reserved_octet_of_zero)
+{
+	EXPECT_EQ(terminate(KIW_ERR_DDP_STAG, {})[21], 0);
+}
+
 TEST(Terminate, cannot_be_sent_without_a_stream)
 {
 	for (kiw_err err : every_error)
@@ -130,6 +135,10 @@ TEST(Terminate, is_read_back_as_it_was_built)
 	EXPECT_EQ(i.to, 0x200u);
 	EXPECT_EQ(i.seg_len, 23);
 
+	i = info_of(terminate(KIW_ERR_DDP_MO, untagged(KIW_OP_SEND, KIW_QN_SEND, 5, 0x12345, Bytes(9))));
+	EXPECT_EQ(i.msn, 5u);
+	EXPECT_EQ(i.mo, 0x12345u);
+
 	for (kiw_err err : every_error)
 		EXPECT_EQ(info_of(terminate(err, read)).err, err);
 }
@@ -141,6 +150,9 @@ TEST(Terminate, mpa_errors_with_the_hardware_error_type_are_understood)
 	const kiw_term_info i = info_of(b);
 	EXPECT_EQ(i.err, KIW_ERR_LLP_CRC);
 	EXPECT_EQ(i.raw.etype, 3);
+	// It is none of other layers.
+	b[18] = 0x13;
+	EXPECT_EQ(info_of(b).err, KIW_ERR(1, 3, 2));
 }
 
 TEST(Terminate, claimed_headers_that_are_missing_are_not_read)

@@ -31,9 +31,12 @@ kiw_mpa_cfg p2p(std::uint8_t rtr)
 
 kiw_mpa_frame over_the_wire(const kiw_mpa_frame &f)
 {
-	Bytes b(KIW_MPA_FRAME_MAX);
+	Bytes b(KIW_MPA_FRAME_MAX, 0xee);
 	kiw_mpa_frame out;
-	b.resize(kiw_mpa_build(b.data(), &f));
+	const std::size_t n = kiw_mpa_build(b.data(), &f);
+	// What lies behind the frame stays.
+	EXPECT_EQ(Bytes(b.begin() + static_cast<std::ptrdiff_t>(n), b.end()), Bytes(b.size() - n, 0xee));
+	b.resize(n);
 	EXPECT_EQ(kiw_mpa_parse(b.data(), b.size(), f.kind, &out), KIW_DONE);
 	return out;
 }
@@ -44,15 +47,65 @@ struct Outcome {
 	kiw_mpa_result initiator, responder;
 };
 
-Outcome negotiate(const kiw_mpa_cfg &initiator, const kiw_mpa_cfg &responder)
+Outcome negotiate(const kiw_mpa_cfg &initiator, const kiw_mpa_cfg &responder, int before = 0)
 {
-	Outcome o{};
+	Outcome o;
+
+	std::memset(&o, before, sizeof(o));
 	kiw_mpa_request(&initiator, &o.req);
 	const kiw_mpa_frame req = over_the_wire(o.req);
 	o.answer = kiw_mpa_answer(&responder, &req, &o.rep, &o.responder);
 	const kiw_mpa_frame rep = over_the_wire(o.rep);
 	o.conclude = kiw_mpa_conclude(&initiator, &o.req, &rep, &o.initiator);
 	return o;
+}
+
+TEST(Terms, outputs_hold_nothing_from_before)
+{
+	for (const kiw_mpa_cfg &i : {plain(), enhanced(), p2p(KIW_RTR_WRITE), p2p(KIW_RTR_READ)}) {
+		for (const kiw_mpa_cfg &r : {plain(), enhanced(), p2p(KIW_RTR_WRITE | KIW_RTR_READ)}) {
+			const Outcome clean = negotiate(i, r), dirty = negotiate(i, r, 0xff);
+
+			if (!clean.rep.enhanced) {
+				EXPECT_EQ(clean.rep.ird, 0);
+				EXPECT_EQ(clean.rep.ord, 0);
+			}
+			EXPECT_EQ(clean.req.kind, KIW_MPA_REQUEST);
+			EXPECT_EQ(clean.rep.kind, KIW_MPA_REPLY);
+			EXPECT_EQ(clean.responder.enhanced, clean.rep.enhanced);
+			EXPECT_EQ(clean.initiator.enhanced, clean.req.enhanced);
+			EXPECT_EQ(std::memcmp(&clean.req, &dirty.req, sizeof(clean.req)), 0);
+			EXPECT_EQ(std::memcmp(&clean.rep, &dirty.rep, sizeof(clean.rep)), 0);
+			EXPECT_EQ(std::memcmp(&clean.initiator, &dirty.initiator, sizeof(clean.initiator)), 0);
+			EXPECT_EQ(std::memcmp(&clean.responder, &dirty.responder, sizeof(clean.responder)), 0);
+		}
+	}
+}
+
+TEST(Terms, depths_have_a_limit)
+{
+	kiw_mpa_cfg c = enhanced();
+
+	c.ird = c.ord = c.ird_max = 0xffff;
+	const Outcome o = negotiate(c, c);
+	EXPECT_EQ(o.req.ird, KIW_DEPTH_MAX);
+	EXPECT_EQ(o.initiator.ird, KIW_DEPTH_MAX);
+	EXPECT_EQ(o.initiator.ord, KIW_DEPTH_MAX);
+	EXPECT_EQ(o.responder.ird, KIW_DEPTH_MAX);
+	EXPECT_EQ(o.responder.ord, KIW_DEPTH_MAX);
+}
+
+TEST(Terms, only_a_read_that_opens_the_stream_needs_a_place)
+{
+	for (const int rtr : {KIW_RTR_WRITE, KIW_RTR_SEND, KIW_RTR_READ}) {
+		kiw_mpa_cfg c = p2p(static_cast<std::uint8_t>(rtr));
+		kiw_mpa_frame req;
+
+		c.ord = c.ird = c.ird_max = 0;
+		kiw_mpa_request(&c, &req);
+		EXPECT_EQ(req.ord, rtr == KIW_RTR_READ ? 1 : 0);
+		EXPECT_EQ(negotiate(c, c).responder.ird, rtr == KIW_RTR_READ ? 1 : 0);
+	}
 }
 
 TEST(Terms, crc_is_on_if_either_side_wants_it)
