@@ -49,31 +49,11 @@ enum kiw_stat {
 	KIW_STAT_NUM,
 };
 
-/* Nobody watches. */
-static inline void trace_kiw_fpdu_out(u32 num, u8 op, bool last, u32 n)
-{
-	(void)num, (void)op, (void)last, (void)n;
-}
-
-static inline void trace_kiw_fpdu_in(u32 num, u8 op, bool last, u32 n)
-{
-	(void)num, (void)op, (void)last, (void)n;
-}
-
-static inline void trace_kiw_term_received(u32 num, u8 layer, u8 etype, u8 code)
-{
-	(void)num, (void)layer, (void)etype, (void)code;
-}
-
-static inline void trace_kiw_stream_fail(u32 num, u8 layer, u8 etype, u8 code)
-{
-	(void)num, (void)layer, (void)etype, (void)code;
-}
-
-static inline void trace_kiw_qp_state(u32 num, int event, u8 from, u8 to)
-{
-	(void)num, (void)event, (void)from, (void)to;
-}
+void trace_kiw_fpdu_out(u32 num, u8 op, bool last, u32 n);
+void trace_kiw_fpdu_in(u32 num, u8 op, bool last, u32 n);
+void trace_kiw_term_received(u32 num, u8 layer, u8 etype, u8 code);
+void trace_kiw_stream_fail(u32 num, u8 layer, u8 etype, u8 code);
+void trace_kiw_qp_state(u32 num, int event, u8 from, u8 to);
 
 struct kiw_cq;
 struct kiw_loan;
@@ -87,6 +67,7 @@ struct kiw_region {
 	u8 *bytes;
 	bool valid;
 	bool may_be_invalidated;
+	bool foreign; /* belongs to another protection domain */
 };
 
 struct kiw_region_use {
@@ -131,6 +112,7 @@ struct kiw_batch {
 
 struct kiw_batch_mark {
 	u32 len;
+	u32 lent;
 };
 
 bool kiw_batch_open(const struct kiw_batch *b);

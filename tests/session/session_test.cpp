@@ -5,53 +5,11 @@
 #include <tuple>
 #include <vector>
 
-#include "side.hpp"
+#include "requests.hpp"
 
 namespace {
 
 using namespace session;
-
-kiw_wqe request(kiw_wr_op opcode, std::uint64_t id, std::uint8_t flags = KIW_WQE_SIGNALED)
-{
-	kiw_wqe wqe{};
-
-	wqe.opcode = opcode;
-	wqe.flags = flags;
-	wqe.wr_id = id;
-	return wqe;
-}
-
-kiw_wqe remote(kiw_wr_op opcode, std::uint64_t id, const Side &peer, std::uint32_t offset, std::size_t region = 0,
-	std::uint8_t flags = KIW_WQE_SIGNALED)
-{
-	kiw_wqe wqe = request(opcode, id, flags);
-
-	wqe.rkey = peer.region(region).stag;
-	wqe.remote_addr = peer.region(region).iova + offset;
-	return wqe;
-}
-
-void fill(std::span<std::uint8_t> bytes, std::uint8_t seed)
-{
-	for (std::size_t i = 0; i < bytes.size(); i++)
-		bytes[i] = static_cast<std::uint8_t>(seed + i * 7 + i / 251);
-}
-
-bool same(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b)
-{
-	return std::equal(a.begin(), a.end(), b.begin(), b.end());
-}
-
-#define EXPECT_COMPLETES(side, id, expected) \
-	do { \
-		SCOPED_TRACE(#side); \
-		ASSERT_FALSE((side).completions().empty()); \
-		const kiw_cqe cqe_ = (side).completion(); \
-		EXPECT_EQ(cqe_.wr_id, std::uint64_t(id)); \
-		EXPECT_EQ(int(cqe_.status), int(expected)); \
-		EXPECT_EQ(cqe_.qp_num, (side).core.own.num); \
-		EXPECT_EQ(cqe_.cookie, 0xc00c1eU); \
-	} while (0)
 
 /// With and without CRC, markers and FPDUs beyond a segment, over a wide socket and a narrow one
 class Terminal : public testing::TestWithParam<std::tuple<bool, bool, bool, int>> {

@@ -13,13 +13,18 @@
 
 namespace {
 
-constexpr std::uint32_t stride = 32 + 4 * sizeof(kiw_sge) + 32;
+constexpr std::uint32_t stride = 32 + 256;
 
 [[noreturn]] void misused(const char *what)
 {
 	std::fprintf(stderr, "FINDING: the session %s\n", what);
 	std::abort();
 }
+
+constexpr gfp_t how_to_allocate = 7;
+// Numbers of bytes wrap inside of a connection, as TCP's may.
+constexpr u32 first_byte = 0xfffff010;
+constexpr u32 full = UINT32_MAX;
 
 session::Side &side(const kiw_session *s)
 {
@@ -45,6 +50,8 @@ kiw_region_fault kiw_region_check(const kiw_owner *owner, u32 stag, int access, 
 
 	if (!region)
 		return KIW_REGION_STAG;
+	if (region->foreign)
+		return KIW_REGION_PD;
 	if ((region->access & access) != access)
 		return KIW_REGION_ACCESS;
 	if (len && addr + len < addr)
@@ -60,6 +67,7 @@ kiw_region_fault kiw_region_begin(const kiw_owner *owner, u32 stag, int access, 
 	const kiw_region_fault fault = kiw_region_check(owner, stag, access, addr, len);
 
 	use->region = fault ? nullptr : find(owner, stag);
+	session::Side::uses += !fault;
 	return fault;
 }
 
@@ -74,6 +82,8 @@ kiw_region_fault kiw_region_invalidate(const kiw_owner *owner, u32 stag)
 
 	if (!region)
 		return KIW_REGION_STAG;
+	if (region->foreign)
+		return KIW_REGION_PD;
 	if (!region->may_be_invalidated)
 		return KIW_REGION_ACCESS;
 	region->valid = false;
@@ -85,16 +95,25 @@ kiw_region_fault kiw_region_invalidate_own(const kiw_owner *owner, u32 stag)
 	return kiw_region_invalidate(owner, stag);
 }
 
-// These sides have no windows.
-kiw_region_fault kiw_region_bind(const kiw_owner *, u32, const kiw_bind_args *)
+// Region 1 is a window to be bound.
+kiw_region_fault kiw_region_bind(const kiw_owner *owner, u32 stag, const kiw_bind_args *args)
 {
-	return KIW_REGION_STAG;
+	kiw_region *region = find(owner, stag);
+
+	if (!region)
+		return KIW_REGION_STAG;
+	if (!region->may_be_invalidated)
+		return KIW_REGION_ACCESS;
+	region->iova = args->addr;
+	region->length = args->length;
+	return KIW_REGION_OK;
 }
 
 void kiw_region_end(kiw_region_use *use)
 {
 	if (!use->region)
 		misused("ends a use that it hasn't begun");
+	session::Side::uses--;
 	use->region = nullptr;
 }
 
@@ -117,10 +136,14 @@ void *kiw_region_chunk(const kiw_region *region, u64 addr, u32 *len)
 	*len = std::min<u32>(*len, page - off % page);
 	if (off + *len > region->length)
 		misused("touches bytes behind a region");
+	session::Side::mapped++;
 	return region->bytes + off;
 }
 
-void kiw_region_unmap(void *) {}
+void kiw_region_unmap(void *)
+{
+	session::Side::mapped--;
+}
 
 // --- the way out ----------------------------------------------------------------------------------
 
@@ -140,8 +163,18 @@ bool kiw_batch_unsent(const kiw_batch *b)
 }
 
 // In two halves of an FPDU's usual length, so that nothing comes in one piece.
-void *kiw_batch_room(kiw_batch *b, u32 least, gfp_t, u32 *room)
+void *kiw_batch_room(kiw_batch *b, u32 least, gfp_t gfp, u32 *room)
 {
+	if (gfp != how_to_allocate)
+		misused("allocates as it pleases");
+	if (!session::Side::rooms) {
+		session::Side::refused = true;
+		if (session::Side::rooms_once)
+			session::Side::rooms = -1;
+		return nullptr;
+	}
+	if (session::Side::rooms > 0)
+		session::Side::rooms--;
 	*room = std::min<u32>(BATCH_ROOM - b->len, std::max<u32>(least, 700));
 	return *room >= least ? b->bytes + b->len : nullptr;
 }
@@ -152,36 +185,45 @@ void kiw_batch_grow(kiw_batch *b, u32 n)
 	b->offset += n;
 }
 
-void kiw_batch_lend(kiw_batch *, const kiw_region *, u64, u32)
+void kiw_batch_lend(kiw_batch *b, const kiw_region *region, u64 addr, u32 n)
 {
-	misused("lends what it wasn't asked to");
+	if (!b->loan)
+		misused("lends without a loan");
+	std::memcpy(b->bytes + b->len, region->bytes + (addr - region->iova), n);
+	kiw_batch_grow(b, n);
+	b->lent += n;
 }
 
 struct kiw_batch_mark kiw_batch_mark(const kiw_batch *b)
 {
-	return {b->len};
+	return {b->len, b->lent};
 }
 
 void kiw_batch_cut(kiw_batch *b, const struct kiw_batch_mark *mark)
 {
 	b->offset -= b->len - mark->len;
 	b->len = mark->len;
+	b->lent = mark->lent;
 }
 
 void kiw_batch_clear(kiw_batch *b)
 {
 	b->len = b->lent = b->fpdus = b->sent = 0;
+	b->loan = nullptr;
 }
 
-bool kiw_loan_use(kiw_loan *, kiw_region *, u64, u32)
+bool kiw_loan_use(kiw_loan *loan, kiw_region *, u64, u32)
 {
-	misused("uses a loan that there isn't");
+	return loan->end != full;
 }
 
-void kiw_loan_put(kiw_loan *loan, bool)
+// What TCP got nothing of is none of its loans.
+void kiw_loan_put(kiw_loan *loan, bool any)
 {
-	if (loan)
-		misused("gives a loan back that there isn't");
+	if (loan && any)
+		loan->put = true;
+	else if (loan)
+		loan->of->pop_back();
 }
 
 // --- the way in -----------------------------------------------------------------------------------
@@ -241,14 +283,20 @@ bool kiw_cq_add(kiw_cq *cq, const kiw_cqe *cqe, unsigned int n)
 {
 	for (; n && cq->entries.size() < cq->room; n--)
 		cq->entries.push_back(*cqe++);
+	if (cq->on_add)
+		cq->on_add();
 	return !n;
 }
 
-void kiw_carrier_assert_held(const kiw_session *) {}
+void kiw_carrier_assert_held(const kiw_session *s)
+{
+	if (!side(s).held)
+		side(s).unheld++;
+}
 
 unsigned long kiw_carrier_now(void)
 {
-	return 1;
+	return session::Side::now;
 }
 
 void kiw_carrier_kick(kiw_session *s)
@@ -256,7 +304,10 @@ void kiw_carrier_kick(kiw_session *s)
 	side(s).kicked = true;
 }
 
-void kiw_carrier_late(kiw_session *, unsigned long) {}
+void kiw_carrier_late(kiw_session *s, unsigned long delay)
+{
+	side(s).late = session::Side::now + delay;
+}
 
 void kiw_carrier_established(kiw_session *s)
 {
@@ -268,34 +319,42 @@ void kiw_carrier_closing(kiw_session *s)
 	side(s).closing = true;
 }
 
-void kiw_carrier_begun(kiw_session *) {}
+void kiw_carrier_begun(kiw_session *s)
+{
+	side(s).begun++;
+}
 
 void kiw_carrier_starve(kiw_session *s)
 {
 	side(s).starves_ = true;
-	side(s).waits_until_ = side(s).now_ + 10 * KIW_CARRIER_SECOND;
+	if (side(s).on_starve)
+		side(s).on_starve();
+	side(s).waits_until_ = session::Side::now + 10 * KIW_CARRIER_SECOND;
 }
 
 bool kiw_carrier_waits(kiw_session *s)
 {
-	return side(s).now_ < side(s).waits_until_;
+	return session::Side::now < side(s).waits_until_;
 }
 
-bool kiw_carrier_shares(const kiw_session *)
+bool kiw_carrier_shares(const kiw_session *s)
 {
-	return false;
+	return side(s).shared.entries;
 }
 
-kiw_take kiw_carrier_take_shared(kiw_session *, kiw_recv_req *)
+kiw_take kiw_carrier_take_shared(kiw_session *s, kiw_recv_req *req)
 {
-	misused("takes a request from a queue that it doesn't share");
+	return kiw_rq_take(&side(s).shared, req);
 }
 
-void kiw_carrier_leave_shared(kiw_session *) {}
+void kiw_carrier_leave_shared(kiw_session *s)
+{
+	side(s).left_shared++;
+}
 
 gfp_t kiw_carrier_gfp(const kiw_session *)
 {
-	return 0;
+	return how_to_allocate;
 }
 
 u32 kiw_carrier_mss(const kiw_session *s)
@@ -313,47 +372,121 @@ u32 kiw_carrier_acked(const kiw_session *s)
 	return side(s).peer ? side(s).peer->consumed() : side(s).pushed;
 }
 
-bool kiw_carrier_begin(kiw_session *)
+bool kiw_carrier_begin(kiw_session *s)
 {
-	return true;
+	return side(s).has_memory;
 }
 
-void kiw_carrier_end(kiw_session *, bool) {}
-
-bool kiw_carrier_takes(kiw_session *)
+void kiw_carrier_end(kiw_session *s, bool watch)
 {
-	return true;
+	side(s).watched = watch;
 }
 
-int kiw_carrier_push(kiw_session *s, bool)
+bool kiw_carrier_takes(kiw_session *s)
 {
-	return side(s).push();
+	return side(s).has_room;
+}
+
+int kiw_carrier_push(kiw_session *s, bool more)
+{
+	side(s).more.push_back(more);
+	return side(s).refuses ? side(s).refuses : side(s).push();
 }
 
 void kiw_carrier_drop(kiw_session *s)
 {
+	side(s).drops = true;
 	kiw_batch_clear(&s->tx.batch);
 }
 
-kiw_loan *kiw_carrier_lend(kiw_session *, u32)
+// With a CRC nobody may change what is sent.
+kiw_loan *kiw_carrier_lend(kiw_session *s, u32 len)
 {
-	return nullptr;
+	session::Side &of = side(s);
+
+	if (!of.lends_from || len < of.lends_from || s->neg.crc || s->neg.markers_tx)
+		return nullptr;
+	if (!s->tx.batch.loan) {
+		of.loans.push_back({.of = &of.loans, .end = of.loan_is_full ? full : 0});
+		s->tx.batch.loan = &of.loans.back();
+	}
+	return s->tx.batch.loan;
 }
 
-bool kiw_carrier_lends(const kiw_session *)
+bool kiw_carrier_lends(const kiw_session *s)
 {
-	return false;
+	return !side(s).loans.empty();
 }
 
-void kiw_carrier_hold(kiw_session *, u32) {}
-void kiw_carrier_take_back(kiw_session *, u32 *) {}
+void kiw_carrier_hold(kiw_session *s, u32 end)
+{
+	side(s).loans.back().end = end;
+}
+
+void kiw_carrier_take_back(kiw_session *s, u32 *end)
+{
+	auto &loans = side(s).loans;
+
+	for (; !loans.empty() && loans.front().over && loans.front().put; loans.pop_front())
+		*end = loans.front().end;
+}
 
 void kiw_carrier_count(kiw_session *s, kiw_stat which)
 {
 	side(s).counts.at(which)++;
 }
 
-void kiw_carrier_count_sent(kiw_session *, u32, u32, u32) {}
+void kiw_carrier_count_sent(kiw_session *s, u32 bytes, u32 lent, u32 fpdus)
+{
+	side(s).sent_bytes += bytes;
+	side(s).lent_bytes += lent;
+	side(s).sent_fpdus += fpdus;
+}
+
+// --- traces ---------------------------------------------------------------------------------------
+
+std::deque<session::Traced> &session::traced()
+{
+	static std::deque<Traced> events;
+
+	return events;
+}
+
+namespace {
+
+void trace(const char *event, u32 num, int a, int b, int c)
+{
+	session::traced().push_back({event, num, {a, b, c}});
+	if (session::traced().size() > 64)
+		session::traced().pop_front();
+}
+
+} // namespace
+
+void trace_kiw_fpdu_out(u32 num, u8 op, bool last, u32 n)
+{
+	trace("out", num, op, last, static_cast<int>(n));
+}
+
+void trace_kiw_fpdu_in(u32 num, u8 op, bool last, u32 n)
+{
+	trace("in", num, op, last, static_cast<int>(n));
+}
+
+void trace_kiw_term_received(u32 num, u8 layer, u8 etype, u8 code)
+{
+	trace("term", num, layer, etype, code);
+}
+
+void trace_kiw_stream_fail(u32 num, u8 layer, u8 etype, u8 code)
+{
+	trace("fail", num, layer, etype, code);
+}
+
+void trace_kiw_qp_state(u32 num, int event, u8 from, u8 to)
+{
+	trace("state", num, event, from, to);
+}
 
 // --- a side ---------------------------------------------------------------------------------------
 
@@ -361,14 +494,17 @@ namespace session {
 
 const kiw_manner Pair::by_cm = {.grace = 0, .outlives = false, .acked = false, .lost = IB_WC_WR_FLUSH_ERR};
 const kiw_manner Pair::by_number = {.grace = 0, .outlives = true, .acked = true, .lost = IB_WC_RETRY_EXC_ERR};
+const kiw_manner Pair::patient = {.grace = 2, .outlives = true, .acked = true, .lost = IB_WC_RETRY_EXC_ERR};
 
 Side::Side(int fd, const Terms &terms, std::uint32_t num, const kiw_manner &manner)
-	: mss(terms.mss),
+	: pushed(first_byte),
+	  mss(terms.mss),
 	  fd_(fd),
 	  terms_(terms),
 	  sq_ring_(KIW_RING_HEADER + terms.entries * stride),
 	  rq_ring_(KIW_RING_HEADER + terms.entries * stride),
-	  swrs_(terms.entries)
+	  swrs_(terms.entries),
+	  consumed_(first_byte)
 {
 	for (std::size_t i = 0; i < regions_.size(); i++) {
 		memory_[i].resize(memory_size);
@@ -378,7 +514,8 @@ Side::Side(int fd, const Terms &terms, std::uint32_t num, const kiw_manner &mann
 			.length = memory_size,
 			.bytes = memory_[i].data(),
 			.valid = true,
-			.may_be_invalidated = i == 1};
+			.may_be_invalidated = i == 1,
+			.foreign = false};
 	}
 	core.own = {.region = regions_.data(), .regions = 3, .cookie = 0xc00c1e, .num = num, .access = 0xff};
 	core.manner = &manner;
@@ -387,6 +524,9 @@ Side::Side(int fd, const Terms &terms, std::uint32_t num, const kiw_manner &mann
 	core.sq.map.stride = core.rq.map.stride = stride;
 	core.rq.map.mem = rq_ring_.data();
 	core.sq.entries = core.rq.entries = terms.entries;
+	core.sq.next = core.sq.done = core.rq.next = core.rq.posted = terms.start;
+	for (void *ring : {core.sq.map.mem, core.rq.map.mem})
+		static_cast<kiw_wq_ring *>(ring)->prod = terms.start;
 	core.sq.max_inline = 64;
 	core.sq.max_sge = core.rq.max_sge = 4;
 	core.sq.head = KIW_SQ_HEAD;
@@ -402,16 +542,20 @@ Side::Side(int fd, const Terms &terms, std::uint32_t num, const kiw_manner &mann
 	s.neg.ext = terms.ext;
 	s.neg.ird = terms.ird;
 	s.neg.ord = terms.ord;
+	s.neg.p2p = terms.rtr;
+	s.neg.rtr = terms.rtr;
 	if (kiw_reads_init(&s.tx.reads_out, &s.tx.reads_in, terms.ord, terms.ird, 4, nullptr, 0))
 		throw std::bad_alloc();
 	core.caps = KIW_CAP_IMM | KIW_CAP_ATOMIC;
-	kiw_session_start(&s, 0, terms.first);
+	kiw_session_start(&s, first_byte, terms.first);
 }
 
 Side::~Side()
 {
 	kiw_reads_free(&s.tx.reads_out, &s.tx.reads_in);
 	::close(fd_);
+	if (uses || mapped)
+		misused("keeps a region in use");
 }
 
 kiw_sge Side::sge(std::uint32_t offset, std::uint32_t length, std::size_t i) const
@@ -440,9 +584,9 @@ void Side::post(const kiw_wqe &wqe, std::span<const kiw_sge> sges, const kiw_ato
 	kicked = true;
 }
 
-void Side::receive(std::uint64_t id, std::span<const kiw_sge> sges)
+void Side::post_receive(kiw_rq &rq, std::uint64_t id, std::span<const kiw_sge> sges)
 {
-	auto *ring = static_cast<kiw_wq_ring *>(core.rq.map.mem);
+	auto *ring = static_cast<kiw_wq_ring *>(rq.map.mem);
 	std::uint8_t *at = slot(ring, ring->prod, stride);
 	kiw_rqe rqe{};
 
@@ -452,6 +596,34 @@ void Side::receive(std::uint64_t id, std::span<const kiw_sge> sges)
 	if (!sges.empty())
 		std::memcpy(at + sizeof(rqe), sges.data(), sges.size_bytes());
 	__atomic_store_n(&ring->prod, ring->prod + 1, __ATOMIC_RELEASE);
+	kicked = true;
+}
+
+void Side::receive(std::uint64_t id, std::span<const kiw_sge> sges)
+{
+	post_receive(core.rq, id, sges);
+}
+
+void Side::receive_shared(std::uint64_t id, std::span<const kiw_sge> sges)
+{
+	post_receive(shared, id, sges);
+}
+
+void Side::share()
+{
+	shared_ring_.resize(rq_ring_.size());
+	shared = core.rq;
+	shared.map.mem = shared_ring_.data();
+	shared.cq = nullptr;
+	shared.owner = nullptr;
+	core.rq.entries = 0;
+	core.rq.map.mem = nullptr;
+}
+
+void Side::end_loans()
+{
+	for (kiw_loan &loan : loans)
+		loan.over = true;
 	kicked = true;
 }
 
@@ -495,11 +667,11 @@ void Side::reset()
 	act();
 }
 
-void Side::feed(std::span<const std::uint8_t> octets)
+void Side::feed(std::span<const std::uint8_t> bytes)
 {
 	kiw_cursor cursor{}, ahead{};
 
-	in_.insert(in_.end(), octets.begin(), octets.end());
+	in_.insert(in_.end(), bytes.begin(), bytes.end());
 	cursor.source = {consumed_, consumed_ + static_cast<u32>(in_.size())};
 	cursor.p = in_.data();
 	cursor.n = static_cast<u32>(in_.size());
@@ -516,7 +688,7 @@ void Side::feed(std::span<const std::uint8_t> octets)
 bool Side::take()
 {
 	std::array<std::uint8_t, 5000> some;
-	const ssize_t n = hold || fin_received ? -1 : ::recv(fd_, some.data(), some.size(), MSG_DONTWAIT);
+	const ssize_t n = hold || fin_received || s.gone ? -1 : ::recv(fd_, some.data(), some.size(), MSG_DONTWAIT);
 
 	if (n > 0)
 		feed({some.data(), static_cast<std::size_t>(n)});
@@ -574,6 +746,8 @@ bool Side::work()
 	bool any = take(), more = false;
 
 	kicked = false;
+	if (s.gone && late && now >= late)
+		kiw_session_broken_off(&s, KIW_EV_LLP_LOST);
 	kiw_tx_take_back(&s);
 	if (core.state == KIW_QP_RTS || core.state == KIW_QP_TERMINATE) {
 		more = kiw_tx_run(&s, 4);

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "session/cqe.h"
@@ -17,9 +19,28 @@
 struct kiw_cq {
 	std::deque<kiw_cqe> entries;
 	std::size_t room = SIZE_MAX;
+	std::function<void()> on_add; // a process that polls may post at once
+};
+
+/// Bytes of regions that TCP has as they are
+struct kiw_loan {
+	std::deque<kiw_loan> *of;
+	std::uint32_t end = 0;
+	bool over = false, put = false;
 };
 
 namespace session {
+
+/// What a trace event said: its name's initials, then its arguments in order
+struct Traced {
+	std::string event;
+	std::uint32_t num;
+	std::array<int, 3> said;
+	bool operator==(const Traced &) const = default;
+};
+
+/// The last events, the youngest at the end
+std::deque<Traced> &traced();
 
 struct Terms {
 	bool crc = false;
@@ -30,6 +51,8 @@ struct Terms {
 	std::uint16_t ird = 4, ord = 4;
 	std::uint32_t entries = 64;
 	std::uint32_t mss = 1448;
+	std::uint32_t start = 0; // first index of the rings
+	std::uint8_t rtr = 0;	 // KIW_RTR_*, and then the peer-to-peer model
 };
 
 /// Terms of both sides, and how they hold each other's bytes back
@@ -57,16 +80,23 @@ public:
 
 	/// Takes what came in, sends what may be sent, and does what is due. Return: whether anything happened.
 	bool work();
+	/// Takes what came in, alone.
+	void take_some() { take(); }
 	/// What came in, untouched
 	std::vector<std::uint8_t> raw();
 	/// In place of what the peer sends
-	void feed(std::span<const std::uint8_t> octets);
+	void feed(std::span<const std::uint8_t> bytes);
 	void close() { event(KIW_EV_CLOSE); }
 	bool event(kiw_qp_event event) { return kiw_session_event(&s, event); }
 	/// The connection breaks.
 	void reset();
-	/// Time passes, for those who wait.
-	void advance(unsigned long ms) { now_ += ms; }
+	/// Time passes.
+	void advance(unsigned long ms) { now += ms; }
+	/// Receive requests come from a queue that others may share.
+	void share();
+	void receive_shared(std::uint64_t id, std::span<const kiw_sge> sges);
+	/// The loans are over.
+	void end_loans();
 
 	std::deque<kiw_cqe> &completions() { return cq_.entries; }
 	kiw_cqe completion();
@@ -82,9 +112,27 @@ public:
 	Side *peer = nullptr;
 	bool hold = false; // nothing that came in is taken
 	bool starves_ = false;
-	unsigned long now_ = 1, waits_until_ = 0;
+	static inline unsigned long now = 1;
+	unsigned long waits_until_ = 0, late = 0;
 	bool kicked = false, closing = false, established = false, fin_sent = false, fin_received = false;
-	std::uint32_t pushed = 0;
+	unsigned begun = 0, left_shared = 0, unheld = 0;
+	bool held = true, watched = false, drops = false;
+	kiw_rq shared{};
+	// What TCP has been given, and how it answers
+	std::uint32_t sent_bytes = 0, lent_bytes = 0, sent_fpdus = 0;
+	std::vector<bool> more; // each push: would another follow at once
+	int refuses = 0;	// the error of a push
+	bool has_memory = true, has_room = true;
+	std::uint32_t lends_from = 0; // bytes of a message that is lent; 0: none is
+	bool loan_is_full = false;
+	std::deque<kiw_loan> loans;
+	std::function<void()> on_starve;
+	/// How often a batch finds room before memory is short, or -1; whether it is short only once; and that it was
+	static inline int rooms = -1;
+	static inline bool rooms_once = false, refused = false;
+	/// Of regions: uses that are begun, and chunks that are mapped
+	static inline int uses = 0, mapped = 0;
+	std::uint32_t pushed;
 	std::array<unsigned, KIW_STAT_NUM> counts{};
 	std::vector<ib_event_type> events;
 	std::uint32_t mss;
@@ -92,6 +140,7 @@ public:
 
 private:
 	void act();
+	void post_receive(kiw_rq &rq, std::uint64_t id, std::span<const kiw_sge> sges);
 	void check_closed();
 	bool take();
 	void peer_gone();
@@ -102,11 +151,11 @@ private:
 	kiw_cq cq_;
 	std::array<std::vector<std::uint8_t>, 3> memory_;
 	std::array<kiw_region, 3> regions_;
-	std::vector<std::uint8_t> sq_ring_, rq_ring_;
+	std::vector<std::uint8_t> sq_ring_, rq_ring_, shared_ring_;
 	std::vector<struct kiw_swr> swrs_;
 	std::array<kiw_sge, 16> send_sges_, recv_sges_;
 	std::vector<std::uint8_t> in_;
-	std::uint32_t consumed_ = 0;
+	std::uint32_t consumed_;
 };
 
 /// Two sides that are joined
@@ -118,7 +167,7 @@ struct Pair {
 	/// What side a has sent, and b gets no more
 	std::vector<std::uint8_t> catch_of_a();
 
-	static const kiw_manner by_cm, by_number;
+	static const kiw_manner by_cm, by_number, patient;
 	std::unique_ptr<Side> a, b;
 };
 
