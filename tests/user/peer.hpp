@@ -20,13 +20,14 @@ struct Told {
 	std::uint32_t length;
 };
 
-/// What the process does. Roles:
-///	target			listens on 127.0.0.1, says "port NUMBER", accepts a connection, says "up", and obeys:
-///				"sleep SECONDS" (says "slept"), "spin SECONDS" likewise, "sum" (says "sum NUMBER" of its
-///				memory's bytes), "unmap" (says "unmapped": 64 KB of it are gone), "exit"
-///	source PORT END		connects to it, says "up"; on "send COUNT LENGTH" sends so many messages, and says
-///				"completed COUNT" when nothing completes any more; on "end" ends as END says: exit,
-///_exit 				or kill 	sockets			says "sockets COUNT": those that it was started with
+// What a process does, by its role:
+//	target			listens on 127.0.0.1, says "port NUMBER", accepts a connection, says "up", and obeys:
+//				"sleep SECONDS" (says "slept"), "spin SECONDS" likewise, "sum" (says "sum NUMBER"
+//				of its memory's bytes), "unmap" (says "unmapped": 64 KB of it are gone), "exit"
+//	source PORT END		connects to it, says "up"; on "send COUNT LENGTH" sends so many messages, and says
+//				"completed COUNT" when nothing completes any more; on "end" ends by END, which
+//				is exit, _exit or kill
+//	sockets			says "sockets COUNT": those that it was started with
 int play(const std::string &role, char **arguments);
 
 /// Such a process

@@ -9,11 +9,40 @@
 
 #include "device.hpp"
 #include "kiwarp-abi.h"
+#include "lock.hpp"
 #include "memory.hpp"
+#include "objects.hpp"
 #include "operations.hpp"
+#include "qp.hpp"
+#include "region.hpp"
 #include "understudy.hpp"
 
 namespace kiwu {
+
+namespace {
+
+/// A child of fork() has nothing of its parent's, and may open the device for itself. Threads of the parent may have
+/// had the locks.
+void begin_anew()
+{
+	forget_qps();
+	forget_regions();
+	forget_objects();
+	forget_gids();
+}
+
+int care_for_children()
+{
+	static constinit kiw::Lock lock;
+	static bool cares = false;
+	kiw::Guard guard(lock);
+	const int error = cares ? 0 : ::pthread_atfork(nullptr, nullptr, begin_anew);
+
+	cares = !error;
+	return error;
+}
+
+} // namespace
 
 ibv_context *open_device()
 {

@@ -59,8 +59,6 @@ constexpr MemberCalls member_calls = {
 
 } // namespace
 
-constinit const kiw_manner manner_cm = {.grace = 0, .outlives = false, .acked = false, .lost = IB_WC_WR_FLUSH_ERR};
-
 // --- life -----------------------------------------------------------------------------------------
 
 Qp::Qp() noexcept : watched(on_event, on_release)
@@ -216,12 +214,6 @@ void Qp::copy_lent()
 		understudy::queue(watched);
 	}
 	count_lending();
-}
-
-bool Qp::is_over() const
-{
-	// By number, requests wait for another connection.
-	return core.state == KIW_QP_ERROR || (core.state == KIW_QP_IDLE && closed && !by_number);
 }
 
 int Qp::bind(Inbox &wanted, bool numbered)
@@ -886,24 +878,6 @@ ibv_qp_state Qp::shown_state() const
 	}
 }
 
-void Qp::flush_idle()
-{
-	kiw_core_flush_sq(&core);
-	kiw_rq_flush(&core.rq, nullptr);
-}
-
-/// The error state of a queue pair without a stream
-void Qp::fail_idle()
-{
-	const kiw_qp_step step = kiw_qp_next(static_cast<kiw_qp_state>(core.state), KIW_EV_MODIFY_ERR);
-	const bool told = is_over();
-
-	core.state = step.next;
-	flush_idle();
-	if ((step.actions & KIW_ACT_LAST_WQE) && !told && srq)
-		raise(*this, IBV_EVENT_QP_LAST_WQE_REACHED);
-}
-
 int Qp::modify_idle(const ibv_qp_attr &attr, int mask, const Peer *named)
 {
 	const ibv_qp_state to = attr.qp_state;
@@ -989,11 +963,6 @@ int Qp::modify_connected(const ibv_qp_attr &attr, int mask, bool names)
 	default:
 		return EINVAL;
 	}
-}
-
-void Qp::set_access(unsigned access)
-{
-	__atomic_store_n(&core.own.access, static_cast<std::uint8_t>(access), __ATOMIC_RELAXED);
 }
 
 /// rdma_cm takes a client's queue pair to INIT without any right, and a server's with Writes and Reads. Either means,

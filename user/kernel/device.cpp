@@ -13,14 +13,11 @@
 #include <net/if.h>
 #include <netpacket/packet.h>
 #include <new>
-#include <pthread.h>
 #include <unistd.h>
 
 #include "kiwarp-abi.h"
 #include "limits.hpp"
 #include "memory.hpp"
-#include "objects.hpp"
-#include "region.hpp"
 #include "session/sq.h"
 #include "sys.hpp"
 
@@ -273,26 +270,10 @@ ibv_device device = {
 	.ibdev_path = "",
 };
 
-/// A child of fork() has nothing of its parent's, and may open the device for itself. Threads of the parent may have
-/// had the locks.
-static void begin_anew()
+void forget_gids()
 {
-	forget_qps();
-	forget_regions();
-	forget_objects();
 	gids.lock.~Lock();
 	::new (&gids.lock) kiw::Lock;
-}
-
-int care_for_children()
-{
-	static constinit kiw::Lock lock;
-	static bool cares = false;
-	kiw::Guard guard(lock);
-	const int error = cares ? 0 : ::pthread_atfork(nullptr, nullptr, begin_anew);
-
-	cares = !error;
-	return error;
 }
 
 void raise(ibv_context *context, const ibv_async_event &told)

@@ -71,7 +71,7 @@ void forget_events(ibv_context *context, const Predicate &predicate)
 		[](Event &event) { std::free(&event); });
 }
 
-/// Has a child of fork() begin without its parent's objects. Returns 0 or an errno value.
-int care_for_children();
+/// In a child of fork(): threads of the parent may have had its lock.
+void forget_gids();
 
 } // namespace kiwu
