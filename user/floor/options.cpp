@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -22,60 +23,43 @@ struct Row {
 	std::string_view name;
 	Kind kind;
 	unsigned least, most;
+	unsigned (*get)();
 	void (*set)(unsigned value);
 };
 
+template <auto member>
+constexpr Row row(std::string_view name, Kind kind, unsigned least, unsigned most)
+{
+	return {name, kind, least, most, []() -> unsigned { return options.*member; },
+		[](unsigned value) {
+			using Value = decltype((options.*member).load());
+
+			options.*member = static_cast<Value>(value);
+		}};
+}
+
 constexpr std::array rows = {
-	Row{"crc", Kind::flag, 0, 1,
-		[](unsigned value) {
-			options.crc = value;
-		}},
-	Row{"markers", Kind::flag, 0, 1,
-		[](unsigned value) {
-			options.markers = value;
-		}},
-	Row{"mpa_rev", Kind::number, 1, 2,
-		[](unsigned value) {
-			options.mpa_rev = static_cast<std::uint8_t>(value);
-		}},
-	Row{"p2p", Kind::flag, 0, 1,
-		[](unsigned value) {
-			options.p2p = value;
-		}},
-	Row{"rtr", Kind::number, 1, 7,
-		[](unsigned value) {
-			options.rtr = static_cast<std::uint8_t>(value);
-		}},
-	Row{"large", Kind::flag, 0, 1,
-		[](unsigned value) {
-			options.large = value;
-		}},
-	Row{"receive_wait", Kind::number, 0, 300,
-		[](unsigned value) {
-			options.receive_wait = static_cast<std::uint16_t>(value);
-		}},
-	Row{"connect_timeout", Kind::number, 1, 300,
-		[](unsigned value) {
-			options.connect_timeout = static_cast<std::uint16_t>(value);
-		}},
-	Row{"mpa_timeout", Kind::number, 1, 300,
-		[](unsigned value) {
-			options.mpa_timeout = static_cast<std::uint16_t>(value);
-		}},
-	Row{"keepalive", Kind::number, 0, 32767,
-		[](unsigned value) {
-			options.keepalive = static_cast<std::uint16_t>(value);
-		}},
-	Row{"number", Kind::number, 0, 2,
-		[](unsigned value) {
-			options.number = static_cast<std::uint8_t>(value);
-		}},
-	Row{"check", Kind::flag, 0, 1,
-		[](unsigned value) {
-			options.check = value;
-		}},
-	Row{"stats", Kind::file, 0, 0, nullptr},
+	row<&Options::crc>("crc", Kind::flag, 0, 1),
+	row<&Options::markers>("markers", Kind::flag, 0, 1),
+	row<&Options::mpa_rev>("mpa_rev", Kind::number, 1, 2),
+	row<&Options::p2p>("p2p", Kind::flag, 0, 1),
+	row<&Options::rtr>("rtr", Kind::number, 1, 7),
+	row<&Options::large>("large", Kind::flag, 0, 1),
+	row<&Options::receive_wait>("receive_wait", Kind::number, 0, 300),
+	row<&Options::connect_timeout>("connect_timeout", Kind::number, 1, 300),
+	row<&Options::mpa_timeout>("mpa_timeout", Kind::number, 1, 300),
+	row<&Options::keepalive>("keepalive", Kind::number, 0, 32767),
+	row<&Options::number>("number", Kind::number, 0, 2),
+	row<&Options::check>("check", Kind::flag, 0, 1),
+	Row{"stats", Kind::file, 0, 0, nullptr, nullptr},
 };
+
+const Row *find(std::string_view name)
+{
+	const auto *found = std::find_if(rows.begin(), rows.end(), [&](const Row &each) { return each.name == name; });
+
+	return found == rows.end() ? nullptr : found;
+}
 
 bool parse_flag(std::string_view text, unsigned &value)
 {
@@ -107,28 +91,27 @@ bool keep_file(std::string_view path)
 	return true;
 }
 
+/// Returns 0 or an errno value.
+int set(const Row &option, std::string_view text)
+{
+	unsigned value = 0;
+
+	if (!(option.kind == Kind::flag ? parse_flag(text, value) : parse_number(text, option, value)))
+		return EINVAL;
+	option.set(value);
+	return 0;
+}
+
 /// One word. Returns whether there is such an option with such a value.
 bool take(std::string_view word)
 {
 	const std::size_t equals = word.find('=');
+	const Row *option = equals == std::string_view::npos ? nullptr : find({word.data(), equals});
 
-	if (equals == std::string_view::npos)
+	if (!option)
 		return false;
-	for (const Row &row : rows) {
-		const std::string_view name(word.data(), equals);
-		const std::string_view text(word.data() + equals + 1, word.size() - equals - 1);
-		unsigned value = 0;
-
-		if (row.name != name)
-			continue;
-		if (row.kind == Kind::file)
-			return keep_file(text);
-		if (!(row.kind == Kind::flag ? parse_flag(text, value) : parse_number(text, row, value)))
-			return false;
-		row.set(value);
-		return true;
-	}
-	return false;
+	const std::string_view text(word.data() + equals + 1, word.size() - equals - 1);
+	return option->kind == Kind::file ? keep_file(text) : set(*option, text) == 0;
 }
 
 bool read()
@@ -165,6 +148,25 @@ bool read_options()
 		good = read();
 	done = true;
 	return good;
+}
+
+int get_option(std::string_view name, char *text, std::size_t size)
+{
+	const Row *option = find(name);
+
+	if (!option || option->kind == Kind::file)
+		return ENOENT;
+	const unsigned value = option->get();
+	const int length = option->kind == Kind::flag ? std::snprintf(text, size, "%c", value ? 'Y' : 'N')
+						      : std::snprintf(text, size, "%u", value);
+	return static_cast<std::size_t>(length) < size ? 0 : ENOSPC;
+}
+
+int set_option(std::string_view name, std::string_view text)
+{
+	const Row *option = find(name);
+
+	return !option || option->kind == Kind::file ? ENOENT : set(*option, text);
 }
 
 } // namespace kiwu

@@ -46,6 +46,16 @@ int open_file(const char *path)
 
 } // namespace
 
+bool read_counter(std::string_view name, std::uint64_t &value)
+{
+	for (const Row &row : rows)
+		if (name == row.name) {
+			value = row.value->load(std::memory_order_relaxed);
+			return true;
+		}
+	return false;
+}
+
 bool takes_stats(const char *path)
 {
 	const int fd = open_file(path);
