@@ -102,16 +102,27 @@ std::uint32_t Endpoint::unacknowledged() const
 	return static_cast<std::uint32_t>(queued);
 }
 
-/// Whether the peer has stopped acknowledging what it is sent
+/// Begins a time in which the peer has to acknowledge something.
+void Endpoint::await_acks()
+{
+	acked_ = acked();
+	limit(close_for);
+}
+
+/// How much the peer has acknowledged, from where it was asked first; FIN counts as a byte.
+std::int64_t Endpoint::acked() const
+{
+	return static_cast<std::int64_t>(remains_sent_) - unacknowledged();
+}
+
+/// Whether the peer has acknowledged nothing for so long, be it that there is nothing left that it could.
 bool Endpoint::stalled()
 {
 	if (!expired())
 		return false;
-	const std::uint32_t queued = unacknowledged();
-	if (queued && queued == queued_)
+	if (acked() == acked_)
 		return true;
-	queued_ = queued;
-	limit(close_for);
+	await_acks();
 	return false;
 }
 
@@ -230,8 +241,7 @@ void Endpoint::establish()
 
 void Endpoint::begin_closing()
 {
-	queued_ = unacknowledged();
-	limit(close_for);
+	await_acks();
 	state = State::closing;
 }
 
@@ -332,8 +342,7 @@ void Endpoint::begin_linger(Remains &remains)
 	if (!remains_.bytes)
 		sys::shutdown(fd, SHUT_WR);
 	state = State::linger;
-	queued_ = unacknowledged();
-	limit(close_for);
+	await_acks();
 	run_linger();
 }
 
@@ -665,6 +674,16 @@ void Endpoint::begin_serving(Listener &listener, int socket)
 	limit(options.mpa_timeout * second);
 }
 
+/// The endpoint is none of those any more that wait for a decision.
+void Endpoint::leave_listener()
+{
+	if (!listener_)
+		return;
+	listener_->remove(*this);
+	listener_->watched.put();
+	listener_ = nullptr;
+}
+
 void Endpoint::asked(std::uint8_t &their_ird, std::uint8_t &their_ord) const
 {
 	const kiw_mpa_frame &request = startup_->request;
@@ -803,6 +822,7 @@ void Endpoint::refuse(const void *data, std::uint16_t length)
 	kiw_mpa_frame reply{};
 
 	count(KIW_STAT_MPA_REJECTS);
+	leave_listener();
 	drop_qp();
 	final_ = true;
 	kiw_mpa_answer(&su.cfg, &su.request, &reply, &su.terms);
@@ -826,6 +846,7 @@ int Endpoint::accept(Qp &qp, const Wanted &wanted)
 	if (!error && (wanted.ird > limits::rd_atom || wanted.ord > limits::rd_atom))
 		error = EINVAL;
 	if (!error) {
+		configure(); // options may have changed
 		su.cfg.ird = wanted.ird;
 		su.cfg.ord = wanted.ord;
 		// Where the peer's ORD is beyond us it has to lower it: that it is told is enough.

@@ -156,6 +156,7 @@ protected:
 	int tcp_connected();
 	void connect_lost(int error);
 	void reply_received(const kiw_mpa_frame &reply);
+	void leave_listener();
 	void request_received();
 	void tell_request();
 	bool peer_waits() const;
@@ -179,6 +180,8 @@ protected:
 	void limit(Time time);
 	bool expired() const;
 	void again_after(Time time);
+	void await_acks();
+	std::int64_t acked() const;
 	bool stalled();
 	std::uint32_t unacknowledged() const;
 
@@ -199,7 +202,7 @@ protected:
 	Time deadline_ = never;
 	std::uint8_t refused_ = 0; // times that TCP has refused
 	Time redial_at_ = never;
-	std::uint32_t queued_ = 0; // bytes without acknowledgment when the deadline was set
+	std::int64_t acked_ = 0; // when the deadline was set
 	Remains remains_;
 	std::size_t remains_sent_ = 0;
 

@@ -17,6 +17,9 @@ namespace {
 
 // Connections to accept before others get their turn
 constexpr int accept_batch = 64;
+// Connections that TCP keeps until the understudy takes them: TCP answers a SYN beyond them no sooner than when it comes
+// again, in a second
+constexpr int least_backlog = 128;
 // A complete Request waits this long for those of connections that the same host made earlier, from TCP's accept of
 // those.
 constexpr Time order_patience = 20 * millisecond;
@@ -44,7 +47,7 @@ int Listener::open(void *user, int socket, int backlog, Serve serve, Listener *&
 	made->fd_ = socket;
 	made->most_waiting_ = 4 * static_cast<std::uint32_t>(backlog) + 64;
 	made->most_told_ = static_cast<std::uint32_t>(backlog);
-	if (const int error = sys::listen(socket, backlog))
+	if (const int error = sys::listen(socket, std::max(backlog, least_backlog)))
 		return -error;
 	if (const int error = understudy::watch(made->watched, socket, EPOLLIN))
 		return error;
