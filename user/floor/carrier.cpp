@@ -181,7 +181,8 @@ void kiw_carrier_drop(kiw_session *s)
 
 // --- loans ----------------------------------------------------------------------------------------
 
-/// TCP copies: a loan is over when TCP has taken its batch, and a mark is all that is needed.
+/// TCP copies: a loan is over when TCP has taken its batch, and a mark is all that is needed. What a later request of the
+/// peer changes must not be changed before.
 kiw_loan *kiw_carrier_lend(kiw_session *s, u32 len)
 {
 	static constinit char mark = 0;
@@ -191,9 +192,9 @@ kiw_loan *kiw_carrier_lend(kiw_session *s, u32 len)
 	return reinterpret_cast<kiw_loan *>(&mark);
 }
 
-bool kiw_carrier_lends(const kiw_session *)
+bool kiw_carrier_lends(const kiw_session *s)
 {
-	return false;
+	return s->tx.batch.lent;
 }
 
 void kiw_carrier_hold(kiw_session *, u32) {}
