@@ -2,7 +2,6 @@
 //
 // What carries a session in the library: a TCP socket of the process. These are the functions of session/port.h. The
 // lock of a session is that of its queue pair.
-#include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <linux/sockios.h>
@@ -22,10 +21,20 @@ namespace {
 
 // Payload from which on an iovec is cheaper than a copy
 constexpr u32 lend_from = 8192;
-// Runs of the sender after which TCP is asked again how long its segments are
+// Runs of the sender, or KB, after which TCP is asked again how long its segments are
 constexpr u32 mss_for = 64;
-// What any path carries
-constexpr u32 least_mss = 536;
+// What any path carries, should TCP not tell
+constexpr u32 usual_mss = 536;
+
+void renew_mss(Qp &qp)
+{
+	int mss = 0;
+
+	if (qp.mss && qp.mss_age < mss_for)
+		return;
+	qp.mss_age = 0;
+	qp.mss = kiwu::sys::get(qp.fd, IPPROTO_TCP, TCP_MAXSEG, mss) || mss <= 0 ? usual_mss : static_cast<u32>(mss);
+}
 
 } // namespace
 
@@ -141,12 +150,10 @@ u32 kiw_carrier_acked(const kiw_session *s)
 bool kiw_carrier_begin(kiw_session *s)
 {
 	Qp &qp = Qp::of(s);
-	int mss = 0;
 
-	if (!s->neg.large && (!qp.mss || ++qp.mss_age >= mss_for)) {
-		qp.mss_age = 0;
-		kiwu::sys::get(qp.fd, IPPROTO_TCP, TCP_MAXSEG, mss);
-		qp.mss = std::max(static_cast<u32>(mss), least_mss);
+	if (!s->neg.large) {
+		qp.mss_age++;
+		renew_mss(qp);
 	}
 	return kiwu::take_memory(s->tx.batch);
 }
@@ -169,8 +176,13 @@ int kiw_carrier_push(kiw_session *s, bool more)
 		return qp.keep(s->tx.batch);
 	const u32 before = s->tx.batch.sent;
 	const int result = kiwu::push(s->tx.batch, qp.fd, more);
+	const u32 taken = s->tx.batch.sent - before;
 
-	qp.sent += s->tx.batch.sent - before;
+	qp.sent += taken;
+	if (!s->neg.large) {
+		qp.mss_age += taken >> 10;
+		renew_mss(qp);
+	}
 	return result;
 }
 

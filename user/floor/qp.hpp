@@ -138,7 +138,7 @@ struct Qp {
 	Time starve_end = never;
 	std::uint64_t sent = 0; // bytes that TCP has taken
 	std::uint32_t mss = 0;
-	std::uint32_t mss_age = 0;
+	std::uint32_t mss_age = 0; // runs, and KB, since TCP was asked
 	void late(Time delay);
 	bool keeps() const { return keeps_; }
 	/// What TCP hasn't taken of a batch is left to the endpoint. Returns 0 or -ENOMEM.
