@@ -51,6 +51,13 @@ std::string interface_of(const Where &where)
 
 std::uint64_t counter(ibv_context *context, const std::string &name)
 {
+	if (const auto get = OF_LIBRARY(kiwarp_user_get_counter)) {
+		std::uint64_t value = 0;
+
+		if (const int error = get(name.c_str(), &value))
+			fail("counter " + name, error);
+		return value;
+	}
 	std::ifstream file(std::string("/sys/class/infiniband/") + ibv_get_device_name(context->device) +
 			   "/ports/1/hw_counters/" + name);
 	std::uint64_t value = 0;

@@ -2,6 +2,7 @@
 #include "support.hpp"
 
 #include <algorithm>
+#include <array>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstdlib>
@@ -84,9 +85,21 @@ void Where::seen_from(const Where &other)
 		reinterpret_cast<sockaddr_in6 *>(&address)->sin6_scope_id = from->sin6_scope_id;
 }
 
+static std::optional<std::string> exchange_option(const std::string &name, const std::string &value)
+{
+	std::array<char, 64> before{};
+
+	if (OF_LIBRARY(kiwarp_user_get_option)(name.c_str(), before.data(), before.size()) ||
+		OF_LIBRARY(kiwarp_user_set_option)(name.c_str(), value.c_str()))
+		return std::nullopt;
+	return before.data();
+}
+
 /// Gives a parameter of the module a value, and tells which it had; nothing if that isn't possible.
 static std::optional<std::string> exchange_parameter(const std::string &name, const std::string &value)
 {
+	if (OF_LIBRARY(kiwarp_user_set_option))
+		return exchange_option(name, value);
 	std::fstream file("/sys/module/kiwarp/parameters/" + name);
 	std::string before;
 

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <dlfcn.h>
 #include <functional>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
@@ -19,6 +20,8 @@
 #include <string>
 #include <sys/socket.h>
 #include <vector>
+
+#include "../../user/kiwarp-user.h"
 
 namespace vt {
 
@@ -59,7 +62,15 @@ bool readable(int fd);
 
 [[noreturn]] void fail(const std::string &what, int error = 0);
 
-/// Parameters of the module, by name, that have other values for a scope.
+/// A function of the library that stands in for the module where kiwarp-user runs the tests; nullptr: it doesn't.
+template <typename Function>
+Function *of_library(const char *name)
+{
+	return reinterpret_cast<Function *>(dlsym(RTLD_DEFAULT, name));
+}
+#define OF_LIBRARY(function) vt::of_library<decltype(function)>(#function)
+
+/// Parameters of the module, or options of the library, by name, that have other values for a scope.
 class Parameters {
 public:
 	explicit Parameters(const std::string &name, const std::string &value);

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-# awk -f conformance.awk [-v document=1] RESULTS RULES
-# RESULTS is what results.awk makes of a run. Says which rules lack a test that passed, or prints the document.
+# awk -f conformance.awk [-v document=1 [-v library=RESULTS]] RESULTS RULES
+# RESULTS is what results.awk makes of a run. Says which rules lack a test that passed, or prints the document, for which
+# the library's run has results of its own.
 
 function trim(s) { gsub(/^ +| +$/, "", s); return s }
 function problem(where, what) { print "not ok " where ": " what; problems++ }
 
+BEGIN {
+	while (library && (getline line <library) > 0) {
+		split(line, part, " ")
+		outcome_by_library[part[2]] = part[1]
+	}
+}
 FNR == NR {
 	name = $2
 	sub(/:$/, "", name)
@@ -68,18 +75,22 @@ function check_rule(rule,    tests, n, i, name) {
 	}
 }
 
-function document_rule(rule,    tests, n, i, name, list, passed) {
+function word(passed) { return passed ? "passed" : "**failed**" }
+function document_rule(rule,    tests, n, i, name, list, passed, by_library) {
 	n = split(named[rule] " " elsewhere[rule], tests, " ")
-	passed = n
+	passed = by_library = n
 	for (i = 1; i <= n; i++) {
 		name = tests[i]
 		sub(/^[a-z]+:/, "", name)
 		if (state(name) != "pass")
 			passed = 0
+		if (outcome_by_library[name] != "pass")
+			by_library = 0
 		sub(/:/, ": ", tests[i])
 		list = list (i > 1 ? "<br>" : "") "`" tests[i] "`"
 	}
-	print "| " rule " | " text[rule] " | " rfc[rule] " | " list " | " (passed ? "passed" : "**failed**") " |"
+	print "| " rule " | " text[rule] " | " rfc[rule] " | " list " | " word(passed) " | " \
+		(library ? word(by_library) : "not run") " |"
 }
 
 END {
@@ -104,14 +115,15 @@ END {
 	print "without a suite are of `tests/wire`: a peer that builds every byte itself, and shares no code with the module."
 	print "Each runs with CRC and without, with kiwarp connecting and listening, and with its bytes in one TCP segment, in"
 	print "segments of one byte, and cut in two at every place, wherever that can make a difference."
+	print "The library is the device without a module; its run is that of the suite `user-wire`."
 	for (rule = 1; rule <= rules; rule++) {
 		if (rule in reason)
 			continue
 		if (section_of[rule] != before) {
 			before = section_of[rule]
 			print "\n## " before "\n"
-			print "| | Rule | RFC | Tests | |"
-			print "|---|---|---|---|---|"
+			print "| | Rule | RFC | Tests | Module | Library |"
+			print "|---|---|---|---|---|---|"
 		}
 		document_rule(rule)
 	}

@@ -54,11 +54,6 @@ TEST(Ddp, r080_r081_r082_r083_r111_r113_r115_headers_that_it_sends)
 			0);
 		ASSERT_EQ(s.kiwarp().write(five, {.remote = 0x123456789abcdef0, .rkey = 0x87654321}), 0);
 		ASSERT_EQ(s.kiwarp().read(five, {.remote = 0x0fedcba987654321, .rkey = 0x13579bdf}), 0);
-		s.peer().send(read_segment({.sink_stag = 0x24680ace,
-			.sink_offset = 0x1122334455667788,
-			.size = 5,
-			.stag = s.target().stag(),
-			.offset = s.target().address()}));
 
 		s.peer().expect(untagged_segment(op_send, 0, 1, 0, data));
 		s.peer().expect(untagged_segment(op_send_se, 0, 2, 0, data));
@@ -70,6 +65,11 @@ TEST(Ddp, r080_r081_r082_r083_r111_r113_r115_headers_that_it_sends)
 			.size = 5,
 			.stag = 0x13579bdf,
 			.offset = 0x0fedcba987654321}));
+		s.peer().send(read_segment({.sink_stag = 0x24680ace,
+			.sink_offset = 0x1122334455667788,
+			.size = 5,
+			.stag = s.target().stag(),
+			.offset = s.target().address()}));
 		s.peer().expect(tagged_segment(op_response, 0x24680ace, 0x1122334455667788, Target::fresh(0, 5)));
 		ASSERT_EQ(s.kiwarp().modify(IBV_QPS_SQE), 0);
 		s.peer().expect(terminate_segment(0, 0, 0xff));

@@ -62,10 +62,11 @@ Mtu::Mtu(int value) : client_before(set_mtu(vt::client_end(), value)), server_be
 {
 }
 
+// In this order, as both may have the same interface
 Mtu::~Mtu()
 {
-	set_mtu(vt::client_end(), client_before);
 	set_mtu(vt::server_end(), server_before);
+	set_mtu(vt::client_end(), client_before);
 }
 
 void Mtu::server(int value)
