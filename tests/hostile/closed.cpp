@@ -4,6 +4,8 @@
 // hostile_closed late ADDRESS PORT: the same for one connection. It reads nothing for some seconds, sends a message,
 // and reads what there is. Ends with 0 if that is a whole Write, and a good end.
 //
+// hostile_closed full ADDRESS PORT: a listener whose place is taken: TCP answers nobody any more.
+//
 // hostile_closed connect ADDRESS PORT COUNT: makes so many connections and posts a large Write on each. Ends with 0 if
 // all memory that the machine then lacks is in some account: also bytes that TCP hasn't taken yet.
 //
@@ -110,6 +112,19 @@ int read_late(const addrinfo *ai)
 	const size_t n = links.front().rest().size();
 	printf("%zu octets\n", n);
 	return n < little;
+}
+
+[[noreturn]] void accept_nobody(const addrinfo *ai)
+{
+	const int fd = socket(ai->ai_family, SOCK_STREAM, 0);
+	const int caller = socket(ai->ai_family, SOCK_STREAM, 0);
+
+	check(fd >= 0 && caller >= 0, "socket");
+	check(bind(fd, ai->ai_addr, ai->ai_addrlen) == 0, "bind");
+	check(listen(fd, 0) == 0, "listen");
+	check(connect(caller, ai->ai_addr, ai->ai_addrlen) == 0, "connect");
+	for (;;)
+		pause();
 }
 
 // --- the client ---
@@ -247,6 +262,8 @@ int main(int argc, char **argv)
 	try {
 		if (argc == 4 && !strcmp(argv[1], "listen"))
 			return serve(address_of(argv));
+		if (argc == 4 && !strcmp(argv[1], "full"))
+			accept_nobody(address_of(argv));
 		if (argc == 4 && !strcmp(argv[1], "late"))
 			return read_late(address_of(argv));
 		if (argc == 5 && !strcmp(argv[1], "leave"))
@@ -257,6 +274,6 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", f.what());
 		return 1;
 	}
-	fprintf(stderr, "usage: hostile_closed listen|late ADDRESS PORT | connect|leave ADDRESS PORT COUNT\n");
+	fprintf(stderr, "usage: hostile_closed listen|late|full ADDRESS PORT | connect|leave ADDRESS PORT COUNT\n");
 	return 2;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // hostile_peer connect|listen ADDRESS PORT SCENARIO
+// hostile_peer connect ADDRESS PORT bystander: is good until it is killed
 // hostile_peer connect|listen list: scenarios with the counters that they move on the other side
 // Ends with 0 if the other side did what it has to do.
 #include <arpa/inet.h>
@@ -13,7 +14,7 @@
 #include <cstring>
 #include <string>
 
-#include "scenarios.hpp"
+#include "server.hpp"
 
 static void check(bool good, const char *what)
 {
@@ -46,6 +47,16 @@ static int make_socket(bool listening, const char *address, const char *port)
 	return connection;
 }
 
+// A connection that nothing may disturb
+[[noreturn]] static void stand_by(Link &link)
+{
+	start(link);
+	for (uint32_t i = 1;; i++) {
+		echo(link, i, Bytes(i % 1000, uint8_t(i)));
+		usleep(10000);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	bool listening = argc > 1 && !strcmp(argv[1], "listen");
@@ -68,17 +79,21 @@ int main(int argc, char **argv)
 			fprintf(stderr, "  %-24s %s\n", s.name, s.about);
 		return 2;
 	}
-	for (auto &s : scenarios) {
-		if (strcmp(s.name, argv[4]) != 0)
-			continue;
-		try {
+	try {
+		if (!listening && !strcmp(argv[4], "bystander")) {
+			Link link(make_socket(false, argv[2], argv[3]));
+			stand_by(link);
+		}
+		for (auto &s : scenarios) {
+			if (strcmp(s.name, argv[4]) != 0)
+				continue;
 			Link link(make_socket(listening, argv[2], argv[3]));
 			s.run(link);
 			return 0;
-		} catch (const Failure &f) {
-			fprintf(stderr, "%s\n", f.what());
-			return 1;
 		}
+	} catch (const Failure &f) {
+		fprintf(stderr, "%s\n", f.what());
+		return 1;
 	}
 	fprintf(stderr, "no scenario %s\n", argv[4]);
 	return 2;
