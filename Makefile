@@ -56,10 +56,10 @@ providers:
 provider-abis:
 	$(MAKE) -C provider abis $(user)
 
-## user: the device without a module, as a library to preload, and kiwarp-user, in O (default: build)
+## user: the device without a module, as a library to preload or to take rdma-core's place, and kiwarp-user, in O (default: build)
 .PHONY: user
 user:
-	$(MAKE) -C user O=$(out)/user KIWARP_VERSION='$(version)' $(user)
+	$(MAKE) -C user O=$(out)/user KIWARP_VERSION='$(version)' LIBDIR='$(LIBDIR)' $(user)
 
 ## tests: all test programs; the KUnit module too where the kernel has KUnit
 .PHONY: tests $(test_dirs) kunit
@@ -97,6 +97,15 @@ install-provider:
 	install -D -m 644 provider/kiwarpdv.h $(DESTDIR)$(INCLUDEDIR)/infiniband/kiwarpdv.h
 	install -D -m 644 provider/kiwarpdv.7 $(DESTDIR)$(MANDIR)/man7/kiwarpdv.7
 	install -m 644 $(out)/provider/kiwarp.driver $(DESTDIR)/etc/libibverbs.d/
+
+## install-user: the device without a module; no root is needed where BINDIR, LIBDIR and MANDIR are the user's own
+.PHONY: install-user
+install-user: user
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/kiwarp-user
+	install $(out)/user/kiwarp-user $(DESTDIR)$(BINDIR)/
+	install -m 644 $(out)/user/libkiwarp-user.so.0 $(DESTDIR)$(LIBDIR)/
+	install -m 644 $(out)/user/drop-in/*.so.1 $(DESTDIR)$(LIBDIR)/kiwarp-user/
+	install -D -m 644 user/kiwarp-user.7 $(DESTDIR)$(MANDIR)/man7/kiwarp-user.7
 
 ## install-tools: the unit kiwarp@INTERFACE.service that keeps links, kiwarp-link, kiwarp-selftest, kiwarp-show, man pages, a udev rule
 .PHONY: install-tools
@@ -143,9 +152,11 @@ installed := $(LIBDIR)/libibverbs/libkiwarp-rdmav*.so $(LIBDIR)/libkiwarp.so.1 $
 	$(BINDIR)/kiwarp-show $(MANDIR)/man1/kiwarp-show.1 \
 	$(SBINDIR)/kiwarp-link $(SBINDIR)/kiwarp-selftest $(MANDIR)/man7/kiwarp.7 $(MANDIR)/man8/kiwarp-link.8 \
 	$(MANDIR)/man8/kiwarp-selftest.8 \
-	$(UNITDIR)/kiwarp@.service $(UDEVDIR)/95-kiwarp.rules
+	$(UNITDIR)/kiwarp@.service $(UDEVDIR)/95-kiwarp.rules \
+	$(BINDIR)/kiwarp-user $(LIBDIR)/libkiwarp-user.so.0 $(LIBDIR)/kiwarp-user/libibverbs.so.1 \
+	$(LIBDIR)/kiwarp-user/librdmacm.so.1 $(MANDIR)/man7/kiwarp-user.7
 
-## uninstall: takes back what install, install-tools and dkms-install have installed, for every kernel; not what packages have
+## uninstall: takes back what install, install-user, install-tools and dkms-install have installed, for every kernel; not what packages have
 .PHONY: uninstall
 uninstall:
 	@DESTDIR='$(DESTDIR)' scripts/uninstall $(addprefix $(DESTDIR),$(installed))
@@ -198,7 +209,7 @@ clean:
 	find kmod tests/kunit \( -name '*.o' -o -name '*.ko' -o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
 		-o -name modules.order -o -name Module.symvers \) -delete 2>/dev/null || :
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd kmod/config.h
-	rm -rf $(out)/provider $(out)/tests
+	rm -rf $(out)/provider $(out)/user $(out)/tests
 
 ## help: this list
 .PHONY: help
