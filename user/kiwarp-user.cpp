@@ -164,10 +164,9 @@ int main(int argc, char **argv)
 		find_file(path, "drop-in/libibverbs.so.1", "kiwarp-user/libibverbs.so.1");
 		*std::strrchr(path, '/') = '\0';
 		put_in_front("LD_LIBRARY_PATH", path);
-	} else {
-		find_file(path, library, library);
-		put_in_front("LD_PRELOAD", path);
 	}
+	find_file(path, library, library);
+	put_in_front("LD_PRELOAD", path);
 	::execv(program, command);
 	give_up(cannot_run, "%s: %s", program, std::strerror(errno));
 }

@@ -321,15 +321,6 @@ void Endpoint::end(int status, End how)
 		std::free(remains.bytes);
 }
 
-void Endpoint::leave_listener()
-{
-	if (!listener_)
-		return;
-	listener_->remove(*this);
-	listener_->watched.put();
-	listener_ = nullptr;
-}
-
 void Endpoint::begin_linger(Remains &remains)
 {
 	remains_ = remains;

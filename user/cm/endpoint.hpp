@@ -156,7 +156,6 @@ protected:
 	int tcp_connected();
 	void connect_lost(int error);
 	void reply_received(const kiw_mpa_frame &reply);
-	void leave_listener();
 	void request_received();
 	void tell_request();
 	bool peer_waits() const;

@@ -59,7 +59,9 @@ int start_poll(ibv_cq_ex *ex, ibv_poll_cq_attr *attr)
 
 ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr)
 {
-	if (attr->channel && attr->channel->context != context)
+	if ((attr->channel && attr->channel->context != context) ||
+		((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) && attr->parent_domain &&
+			attr->parent_domain->context != context))
 		return fail<ibv_cq_ex>(EINVAL);
 	ibv_cq_ex *ex = kiw::create_cq_ex(context, attr);
 	if (!ex)
@@ -114,6 +116,13 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr)
 	return kiw::create_qp_ex(context, attr);
 }
 
+ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr)
+{
+	if ((attr->pd && attr->pd->context != context) || (attr->td && attr->td->context != context))
+		return fail<ibv_pd>(EINVAL);
+	return kiw::alloc_parent_domain(context, attr);
+}
+
 } // namespace
 
 void init_cq(ibv_cq &cq, ibv_context *context, ibv_comp_channel *channel, void *cq_context)
@@ -146,7 +155,7 @@ void set_operations(ibv_context *context)
 	extended->create_qp_ex = create_qp_ex;
 	extended->create_srq_ex = create_srq_ex;
 	extended->modify_cq = kiw::modify_cq;
-	extended->alloc_parent_domain = kiw::alloc_parent_domain;
+	extended->alloc_parent_domain = kiwu::alloc_parent_domain;
 	extended->alloc_td = kiw::alloc_td;
 	extended->dealloc_td = kiw::dealloc_td;
 	context->ops.alloc_mw = kiw::alloc_mw;

@@ -17,7 +17,7 @@ namespace kiwu {
 
 namespace {
 
-enum class Kind : std::uint8_t { flag, number, file };
+enum class Kind : std::uint8_t { flag, number, look, file };
 
 struct Row {
 	std::string_view name;
@@ -51,6 +51,8 @@ constexpr std::array rows = {
 	row<&Options::keepalive>("keepalive", Kind::number, 0, 32767),
 	row<&Options::number>("number", Kind::number, 0, 2),
 	row<&Options::check>("check", Kind::flag, 0, 1),
+	row<&Options::prefer>("prefer", Kind::flag, 0, 1),
+	row<&Options::roce>("show", Kind::look, 0, 1),
 	Row{"stats", Kind::file, 0, 0, nullptr, nullptr},
 };
 
@@ -78,6 +80,26 @@ bool parse_number(std::string_view text, const Row &row, unsigned &value)
 	return !text.empty() && value >= row.least && value <= row.most;
 }
 
+bool parse_look(std::string_view text, unsigned &value)
+{
+	value = text == "roce";
+	return value || text == "iwarp";
+}
+
+bool parse(std::string_view text, const Row &row, unsigned &value)
+{
+	switch (row.kind) {
+	case Kind::flag:
+		return parse_flag(text, value);
+	case Kind::number:
+		return parse_number(text, row, value);
+	case Kind::look:
+		return parse_look(text, value);
+	default:
+		return false;
+	}
+}
+
 /// As long as the process
 bool keep_file(std::string_view path)
 {
@@ -96,7 +118,7 @@ int set(const Row &option, std::string_view text)
 {
 	unsigned value = 0;
 
-	if (!(option.kind == Kind::flag ? parse_flag(text, value) : parse_number(text, option, value)))
+	if (!parse(text, option, value))
 		return EINVAL;
 	option.set(value);
 	return 0;
@@ -157,8 +179,13 @@ int get_option(std::string_view name, char *text, std::size_t size)
 	if (!option || option->kind == Kind::file)
 		return ENOENT;
 	const unsigned value = option->get();
-	const int length = option->kind == Kind::flag ? std::snprintf(text, size, "%c", value ? 'Y' : 'N')
-						      : std::snprintf(text, size, "%u", value);
+	int length = 0;
+	if (option->kind == Kind::flag)
+		length = std::snprintf(text, size, "%c", value ? 'Y' : 'N');
+	else if (option->kind == Kind::look)
+		length = std::snprintf(text, size, "%s", value ? "roce" : "iwarp");
+	else
+		length = std::snprintf(text, size, "%u", value);
 	return static_cast<std::size_t>(length) < size ? 0 : ENOSPC;
 }
 

@@ -26,6 +26,8 @@ struct Options {
 	std::atomic<std::uint16_t> keepalive = 0;	 // s; 0: none
 	std::atomic<std::uint8_t> number = number_on;	 // connections by queue pair number
 	std::atomic<bool> check = false;		 // what isn't mapped any more ends its connection
+	std::atomic<bool> prefer = false;		 // in front of the kernel's devices
+	std::atomic<bool> roce = false;			 // shown as an InfiniBand device on Ethernet
 	const char *stats = nullptr;			 // file for the counters when the process exits
 };
 

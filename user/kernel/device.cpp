@@ -18,6 +18,7 @@
 #include "kiwarp-abi.h"
 #include "limits.hpp"
 #include "memory.hpp"
+#include "options.hpp"
 #include "session/sq.h"
 #include "sys.hpp"
 
@@ -202,6 +203,23 @@ int find_path(std::uint32_t index, const in6_addr &to, in6_addr &from, std::uint
 	return IN6_IS_ADDR_V4MAPPED(&from) == four ? 0 : EINVAL;
 }
 
+std::uint64_t node_guid()
+{
+	ibv_gid gid;
+	std::uint8_t guid[8];
+	std::uint64_t value = 0;
+
+	// The hardware address, around what tells that it was made of one
+	query_gid(hardware_slot, gid);
+	std::copy_n(gid.raw, 3, guid);
+	guid[0] |= 2;
+	guid[3] = 0xff;
+	guid[4] = 0xfe;
+	std::copy_n(gid.raw + 3, 3, guid + 5);
+	std::memcpy(&value, guid, sizeof(value));
+	return value;
+}
+
 // --- attributes -----------------------------------------------------------------------------------
 
 void query_device(ibv_device_attr_ex &attr, std::size_t size)
@@ -210,6 +228,7 @@ void query_device(ibv_device_attr_ex &attr, std::size_t size)
 	ibv_device_attr &base = all.orig_attr;
 
 	(void)std::snprintf(base.fw_ver, sizeof(base.fw_ver), "user-%s", KIWARP_VERSION);
+	base.node_guid = base.sys_image_guid = node_guid();
 	base.vendor_id = vendor_id;
 	base.vendor_part_id = vendor_part_id;
 	base.max_mr_size = limits::mr_size;
@@ -274,6 +293,15 @@ void forget_gids()
 {
 	gids.lock.~Lock();
 	::new (&gids.lock) kiw::Lock;
+}
+
+bool show_device()
+{
+	if (!read_options())
+		return false;
+	device.node_type = options.roce ? IBV_NODE_CA : IBV_NODE_RNIC;
+	device.transport_type = options.roce ? IBV_TRANSPORT_IB : IBV_TRANSPORT_IWARP;
+	return true;
 }
 
 void raise(ibv_context *context, const ibv_async_event &told)

@@ -40,6 +40,12 @@ struct AsyncEvent {
 	ibv_async_event told{};
 };
 
+/// Has the device look as the user wants it. Returns false, after a line on stderr, where that is unknown.
+bool show_device();
+
+/// The device's number, in network order
+std::uint64_t node_guid();
+
 /// Address of a GID's slot. Returns false for a slot beyond the table; an empty slot is zeros.
 bool query_gid(std::uint32_t index, ibv_gid &gid);
 /// Index of the interface with the address in a slot, or 0

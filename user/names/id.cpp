@@ -12,7 +12,6 @@
 #include "domain.hpp"
 #include "memory.hpp"
 #include "open.hpp"
-#include "options.hpp"
 #include "sys.hpp"
 
 namespace kiwu {
@@ -151,7 +150,7 @@ int cm_device(ibv_context *&context, ibv_pd *&pd)
 {
 	kiw::Guard guard(device_lock);
 
-	if (!read_options())
+	if (!show_device())
 		return EINVAL;
 	if (!device_context) {
 		static bool cares_for_children = false;

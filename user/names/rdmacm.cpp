@@ -476,6 +476,8 @@ KIW_NAME int rdma_set_option(rdma_cm_id *ibv, int level, int option, void *value
 	int number = 0;
 	if (level != RDMA_OPTION_ID)
 		return result(ENOSYS);
+	if (!value)
+		return result(EFAULT);
 	switch (option) {
 	case RDMA_OPTION_ID_TOS:
 		if (length != sizeof(std::uint8_t))
@@ -778,6 +780,10 @@ KIW_NAME int rdma_getaddrinfo(
 	auto *rai = static_cast<rdma_addrinfo *>(std::calloc(1, sizeof(rdma_addrinfo)));
 	int error = 0;
 
+	if (!node && !service && !hints) {
+		std::free(rai);
+		return result(EINVAL);
+	}
 	if (!rai)
 		return result(ENOMEM);
 	rai->ai_flags = hints ? hints->ai_flags : 0;

@@ -3,7 +3,6 @@
 // The public names of libibverbs. Each asks whether the object is of our device, and calls the next library of that
 // name if not.
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -103,7 +102,7 @@ KIW_NAME ibv_device **ibv_get_device_list(int *count)
 
 	if (count)
 		*count = 0;
-	if (!read_options())
+	if (!show_device())
 		return fail<ibv_device *>(EINVAL);
 	// Without the kernel's RDMA there are none.
 	ibv_device **real = NEXT(ibv_get_device_list, &real_count);
@@ -114,8 +113,8 @@ KIW_NAME ibv_device **ibv_get_device_list(int *count)
 	if (!list)
 		return nullptr;
 	list->real = real;
-	std::copy(real, real + real_count, list->entries);
-	list->entries[real_count] = &device;
+	std::copy(real, real + real_count, list->entries + options.prefer);
+	list->entries[options.prefer ? 0 : real_count] = &device;
 	if (count)
 		*count = real_count + 1;
 	errno = 0;
@@ -143,20 +142,7 @@ KIW_NAME int ibv_get_device_index(ibv_device *of)
 
 KIW_NAME __be64 ibv_get_device_guid(ibv_device *of)
 {
-	std::array<std::uint8_t, 8> guid{};
-	__be64 value = 0;
-
-	if (!ours(of))
-		return NEXT(ibv_get_device_guid, of);
-	// The hardware address, around what tells that it was made of one
-	const ibv_gid gid = hardware_gid();
-	std::copy_n(gid.raw, 3, guid.data());
-	guid[0] |= 2;
-	guid[3] = 0xff;
-	guid[4] = 0xfe;
-	std::copy_n(gid.raw + 3, 3, guid.data() + 5);
-	std::memcpy(&value, guid.data(), sizeof(value));
-	return value;
+	return ours(of) ? node_guid() : NEXT(ibv_get_device_guid, of);
 }
 
 KIW_NAME ibv_context *ibv_open_device(ibv_device *of)
@@ -517,7 +503,15 @@ KIW_NAME int ibv_destroy_srq(ibv_srq *srq)
 
 KIW_NAME ibv_qp *ibv_create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
 {
-	return ours(pd) ? kiw::create_qp(pd, attr) : NEXT(ibv_create_qp, pd, attr);
+	const auto is_strange = [&](const auto *object) {
+		return object && object->context != pd->context;
+	};
+
+	if (!ours(pd))
+		return NEXT(ibv_create_qp, pd, attr);
+	if (is_strange(attr->send_cq) || is_strange(attr->recv_cq) || is_strange(attr->srq))
+		return fail<ibv_qp>(EINVAL);
+	return kiw::create_qp(pd, attr);
 }
 
 KIW_NAME int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask)
