@@ -44,6 +44,11 @@
 #define NUMBER_EARLY_PATIENCE (2 * HZ)
 /* Outstanding Reads of an end that did not state its number */
 #define NUMBER_ORD 16
+/*
+ * A process on a user-level device has a TCP port of its own, which its numbers tell: they are the
+ * port times 256, plus an index. Programs without privileges get no port below 1024.
+ */
+#define NUMBER_TELLS_PORT (1024U << 8)
 
 /* --- both roles ----------------------------------------------------------------------------- */
 
@@ -190,6 +195,7 @@ static unsigned long number_crowd(struct kiw_device *dev, const struct number_us
  * @pause: jiffies until the next attempt, if this one fails
  * @next: jiffies of the next attempt, in state DIAL_WAIT
  * @tried: there was an attempt
+ * @elsewhere: the next attempt is at the port that the number tells, if it tells one
  * @said: contents of the Request of the present attempt
  */
 struct number_dialer {
@@ -198,6 +204,7 @@ struct number_dialer {
 	unsigned long		pause;
 	unsigned long		next;
 	bool			tried;
+	bool			elsewhere;
 	struct kiw_number_said	said;
 };
 
@@ -259,6 +266,18 @@ static int dial_compose(struct kiw_ep *ep, struct kiw_peer *peer)
 	return kiw_request_compose(su);
 }
 
+/*
+ * TCP refused. A rejection is the answer of the port that all hosts know: then a port that any user
+ * of that host may hold is not asked.
+ */
+static void dial_elsewhere(struct kiw_ep *ep)
+{
+	struct number_dialer *d = to_dialer(ep);
+
+	d->elsewhere = !d->elsewhere;
+	dial_later(ep);
+}
+
 static int dial_addresses(struct kiw_ep *ep, const struct kiw_peer *peer)
 {
 	struct kiw_startup *su = ep->su;
@@ -268,6 +287,8 @@ static int dial_addresses(struct kiw_ep *ep, const struct kiw_peer *peer)
 
 	if (!port)
 		return -ECONNREFUSED;
+	if (to_dialer(ep)->elsewhere && peer->ends.to >= NUMBER_TELLS_PORT)
+		port = peer->ends.to >> 8;
 	number_sockaddr(&su->local, &peer->local, 0);
 	number_sockaddr(&su->remote, &peer->remote, port);
 	err = kiw_addr_check(ep->dev, &su->local);
@@ -437,6 +458,8 @@ static void dial_run(struct kiw_ep *ep, unsigned long events)
 	err = kiw_request_step(ep, &rep);
 	if (!err)
 		dial_answered(ep, &rep);
+	else if (err == -ECONNREFUSED)
+		dial_elsewhere(ep);
 	else if (err != -EAGAIN)
 		dial_later(ep);
 	else if ((events & KIW_INBOX_READY) && !to_dialer(ep)->said.ready)

@@ -409,4 +409,46 @@ TEST_P(Squatters, AreBelievedWithoutAProofUnlessTheLinkWantsOne)
 INSTANTIATE_TEST_SUITE_P(
 	Links, Squatters, testing::Bool(), [](const auto &which) { return which.param ? "Strict" : "Plain"; });
 
+/// A process without a module on the left host: its numbers tell the port on which it listens.
+class Processes : public testing::Test {
+protected:
+	static constexpr std::uint16_t own_port = 41000;
+	End left{"kiw0", ipv4.left}, dials{"kiw1", ipv4.right};
+	Name process = left.name();
+
+	Processes() { process.qpn = own_port << 8 | 3; }
+};
+
+TEST_F(Processes, AreDialedAtThePortOfTheirNumber)
+{
+	const vt::LinkOption off{"kiw0", "number", "0"};
+	const Squatter there{"left", "10.77.0.1", own_port};
+
+	ASSERT_EQ(there.error(), 0);
+	dials.connect(process);
+	// In turn with the port that all hosts know
+	for (int round = 0; round < 2; round++) {
+		const Stranger peer(there.accept());
+		const Bytes req = peer.first(52);
+
+		ASSERT_EQ(req.size(), 52U);
+		EXPECT_EQ(said(req).to, process.qpn);
+		if (round == 0)
+			continue;
+		peer.say(reply(private_data(
+			{.from = process.qpn, .to = dials.name().qpn, .psn = process.psn, .nonce = said(req).nonce})));
+		EXPECT_FALSE(peer.first(20).empty());
+	}
+}
+
+// Whoever holds the port that the number tells isn't asked.
+TEST_F(Processes, AreNotLookedForWhereTheLinkRejects)
+{
+	const Squatter there{"left", "10.77.0.1", own_port};
+
+	ASSERT_EQ(there.error(), 0);
+	dials.connect(process);
+	EXPECT_EQ(there.accept(5000), -1);
+}
+
 } // namespace
