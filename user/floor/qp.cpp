@@ -689,7 +689,8 @@ int Qp::ring_send()
 	} else {
 		error = EINVAL;
 	}
-	unlock(false);
+	// A peer that has gone acknowledges what it drops: by number nothing is sent to one whose end is known here.
+	unlock(ss.tx.acked);
 	return error;
 }
 
