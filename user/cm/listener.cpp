@@ -17,8 +17,8 @@ namespace {
 
 // Connections to accept before others get their turn
 constexpr int accept_batch = 64;
-// Connections that TCP keeps until the understudy takes them: TCP answers a SYN beyond them no sooner than when it comes
-// again, in a second
+// Connections that TCP keeps until the understudy takes them: TCP answers a SYN beyond them no sooner than when it
+// comes again, in a second
 constexpr int least_backlog = 128;
 // A complete Request waits this long for those of connections that the same host made earlier, from TCP's accept of
 // those.

@@ -11,7 +11,7 @@
 
 namespace kiwu::port {
 
-/// Numbers from here on tell their port; a number below is a module's, whose port all hosts know.
+/// Numbers from here on tell their port; a number below is one of a module, and all hosts know its port.
 inline constexpr std::uint32_t first_telling = 1024U << 8;
 
 inline std::uint16_t of(std::uint32_t number)

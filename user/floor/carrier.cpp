@@ -193,8 +193,8 @@ void kiw_carrier_drop(kiw_session *s)
 
 // --- loans ----------------------------------------------------------------------------------------
 
-/// TCP copies: a loan is over when TCP has taken its batch, and a mark is all that is needed. What a later request of the
-/// peer changes must not be changed before.
+/// TCP copies: a loan is over when TCP has taken its batch, and a mark is all that is needed. What a later request of
+/// the peer changes must not be changed before.
 kiw_loan *kiw_carrier_lend(kiw_session *s, u32 len)
 {
 	static constinit char mark = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Connections that have ended for the program, and whose peer hasn't acknowledged all that it was sent. The process
-// waits for them before it exits.
+// Connections that ended for the program before the peer had acknowledged all bytes. The process waits for them before
+// it exits.
 #pragma once
 
 #include <atomic>

@@ -689,7 +689,7 @@ int Qp::ring_send()
 	} else {
 		error = EINVAL;
 	}
-	// A peer that has gone acknowledges what it drops: by number nothing is sent to one whose end is known here.
+	// By number nothing is sent behind the peer's FIN: its TCP acknowledges such bytes and drops them.
 	unlock(ss.tx.acked);
 	return error;
 }
