@@ -153,3 +153,23 @@ KIW_NAME size_t riowrite(int, const void *, size_t, off_t, int)
 	errno = ENODEV;
 	return static_cast<size_t>(-1);
 }
+
+// Headers of older rdma-cores lack these.
+
+KIW_NAME int kiw_repoll_create(int) asm("repoll_create");
+KIW_NAME int kiw_repoll_create(int)
+{
+	return fail(ENODEV);
+}
+
+KIW_NAME int kiw_repoll_ctl(int, int, int, void *) asm("repoll_ctl");
+KIW_NAME int kiw_repoll_ctl(int, int, int, void *)
+{
+	return fail(ENODEV);
+}
+
+KIW_NAME int kiw_repoll_wait(int, void *, int, int) asm("repoll_wait");
+KIW_NAME int kiw_repoll_wait(int, void *, int, int)
+{
+	return fail(ENODEV);
+}

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <new>
 
 #include "context.hpp"
@@ -14,6 +13,7 @@
 #include "domain.hpp"
 #include "memory.hpp"
 #include "names.hpp"
+#include "next.hpp"
 #include "objects.hpp"
 #include "open.hpp"
 #include "operations.hpp"
@@ -28,44 +28,6 @@
 using namespace kiwu;
 
 namespace {
-
-bool ours(const ibv_device *candidate)
-{
-	return candidate == &device;
-}
-
-bool ours(const ibv_context *context)
-{
-	return ours(context->device);
-}
-
-template <typename Object>
-bool ours(const Object *object)
-{
-	return ours(object->context);
-}
-
-/// The function of that name behind this library, of the default version; nullptr: there is none.
-template <typename Function>
-Function *next(const char *name, Function *)
-{
-	return reinterpret_cast<Function *>(::dlsym(RTLD_NEXT, name));
-}
-
-/// Calls the next library's, or says that there is none.
-template <typename Result, typename... Parameters, typename... Arguments>
-Result forward(const char *name, Result (*self)(Parameters...), Arguments... arguments)
-{
-	if (auto *function = next(name, self))
-		return function(arguments...);
-	errno = ENOSYS;
-	if constexpr (std::is_pointer_v<Result>)
-		return nullptr;
-	else if constexpr (!std::is_void_v<Result>)
-		return static_cast<Result>(ENOSYS);
-}
-
-#define NEXT(name, ...) forward(#name, name, __VA_ARGS__)
 
 template <typename Object>
 Object *fail(int error)
