@@ -28,10 +28,8 @@ static_assert(sizeof(struct number_head) == KIW_NUMBER_REJECT_LEN, "of a rejecti
 
 static void number_head(struct number_head *head, u8 flags)
 {
-	memset(head, 0, sizeof(*head));
+	*head = (struct number_head){ .version = KIW_NUMBER_VERSION, .flags = flags };
 	memcpy(head->magic, NUMBER_MAGIC, sizeof(head->magic));
-	head->version = KIW_NUMBER_VERSION;
-	head->flags = flags;
 }
 
 static void number_write(u8 *b, const struct kiw_number_said *said)
