@@ -39,6 +39,30 @@ protected:
 	/// What the peer says in RTS, and what it says before
 	Said truth() const { return {dials.name().qpn, dialed.name().qpn, dials.name().psn}; }
 	Said early_truth() const { return {dials.name().qpn, dialed.name().qpn, dialed.name().psn, 0}; }
+	/// Is a Request answered at the event that it waits for? The peer of one that is ready has not been named yet,
+	/// and that of the other may not send yet. Without an answer then, its wait ends behind that of an older
+	/// Request. On a slow machine both may have ended, so there are several attempts.
+	bool is_woken(bool ready) const
+	{
+		for (int attempt = 0; attempt < 10; attempt++) {
+			const End end{"kiw0", ipv4.left};
+			const Stranger older("right", "10.77.0.1"), waiting("right", "10.77.0.1");
+			const std::uint32_t from = dials.name().qpn, to = end.name().qpn;
+
+			if (!ready)
+				EXPECT_EQ(end.rtr(dials.name()), 0);
+			older.say(request(private_data({from, to ^ 0x800000, dials.name().psn})));
+			std::this_thread::sleep_for(500ms);
+			waiting.say(request(private_data(
+				ready ? Said{from, to, dials.name().psn} : Said{from, to, end.name().psn, 0})));
+			std::this_thread::sleep_for(200ms);
+			EXPECT_EQ(ready ? end.rtr(dials.name()) : end.rts(), 0);
+			EXPECT_TRUE(is_acceptance(waiting.first(52)));
+			if (older.first(1, 0).empty())
+				return true;
+		}
+		return false;
+	}
 	static Bytes ask(const Bytes &bytes)
 	{
 		const Stranger stranger("right", "10.77.0.1");
@@ -93,6 +117,16 @@ TEST_F(Strangers, ARejectionTellsNothing)
 	EXPECT_EQ(ask(request(private_data(guess))), first);
 	connect_after_all();
 	EXPECT_EQ(ask(request(private_data(truth()))), first);
+}
+
+TEST_F(Strangers, ARequestIsAnsweredWhenItsPeerIsNamed)
+{
+	EXPECT_TRUE(is_woken(true));
+}
+
+TEST_F(Strangers, ARequestIsAnsweredWhenItsPeerMaySend)
+{
+	EXPECT_TRUE(is_woken(false));
 }
 
 // The Request tells one PSN, and the Reply the other one.
