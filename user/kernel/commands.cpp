@@ -213,8 +213,12 @@ constexpr int ignored_attributes = IBV_QP_EN_SQD_ASYNC_NOTIFY | IBV_QP_PKEY_INDE
 int check_attributes(Qp &qp, const ibv_qp_attr &attr, int mask)
 {
 	constexpr int known = ignored_attributes | IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS;
-	constexpr unsigned rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | IBV_ACCESS_OPTIONAL_RANGE;
+	// IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, which not every libibverbs names
+	constexpr unsigned flush = 1U << 8 | 1U << 9;
+	// Rights beyond the remote ones concern regions, or nothing here.
+	constexpr unsigned rights = flush | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND |
+				    IBV_ACCESS_OPTIONAL_RANGE;
 
 	if (mask & IBV_QP_RATE_LIMIT)
 		return EOPNOTSUPP;
@@ -530,10 +534,9 @@ int ibv_cmd_resize_cq(ibv_cq *ibv, int cqe, void *, std::size_t, void *response,
 
 int ibv_cmd_modify_cq(ibv_cq *ibv, ibv_modify_cq_attr *attr, void *, std::size_t)
 {
-	if (attr->attr_mask & ~std::uint32_t{IBV_CQ_ATTR_MODERATE})
+	if (attr->attr_mask != IBV_CQ_ATTR_MODERATE)
 		return EINVAL;
-	if (attr->attr_mask & IBV_CQ_ATTR_MODERATE)
-		modify_cq(of(ibv), attr->moderate.cq_count, attr->moderate.cq_period);
+	modify_cq(of(ibv), attr->moderate.cq_count, attr->moderate.cq_period);
 	return 0;
 }
 
