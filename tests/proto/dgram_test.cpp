@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include "edge.hpp"
 #include "proto/dgram.h"
 #include "support.hpp"
 
@@ -90,6 +91,18 @@ TEST(Dgram, output_tells_each_kind_apart)
 		EXPECT_FALSE(d.solicited);
 		EXPECT_FALSE(d.has_imm);
 		EXPECT_EQ(d.imm, 0U);
+	}
+}
+
+TEST(Dgram, is_not_read_behind_its_end)
+{
+	for (const Bytes &whole : {bytes(vec_dgram_send), bytes(vec_dgram_imm), bytes(vec_dgram_write_first)}) {
+		for (std::uint32_t n = 0; n < std::min<std::uint32_t>(whole.size(), KIW_DGRAM_HDR_MAX); n++) {
+			const Edge b(first(whole, n));
+			kiw_dgram d;
+
+			kiw_dgram_parse(b.data(), n, &d);
+		}
 	}
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include "edge.hpp"
 #include "errors.hpp"
 #include "support.hpp"
 
@@ -153,6 +154,18 @@ TEST(Terminate, mpa_errors_with_the_hardware_error_type_are_understood)
 	// It is none of other layers.
 	b[18] = 0x13;
 	EXPECT_EQ(info_of(b).err, KIW_ERR(1, 3, 2));
+}
+
+TEST(Terminate, is_not_read_behind_its_end)
+{
+	const Bytes whole = terminate(KIW_ERR_RDMAP_ACCESS, read_request(1, some_read));
+
+	for (std::uint32_t n = 0; n <= whole.size(); n++) {
+		const Edge b(first(whole, n));
+		kiw_term_info info;
+
+		EXPECT_EQ(kiw_term_parse(b.data(), n, &info), n >= KIW_TERM_MIN_LEN) << n;
+	}
 }
 
 TEST(Terminate, claimed_headers_that_are_missing_are_not_read)
