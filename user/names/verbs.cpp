@@ -337,7 +337,13 @@ KIW_NAME ibv_pd *ibv_alloc_pd(ibv_context *context)
 
 KIW_NAME int ibv_dealloc_pd(ibv_pd *pd)
 {
-	return ours(pd) ? kiw::dealloc_pd(pd) : NEXT(ibv_dealloc_pd, pd);
+	if (!ours(pd))
+		return NEXT(ibv_dealloc_pd, pd);
+	const int error = kiw::dealloc_pd(pd);
+	// A command sets it as well, and programs report it.
+	if (error)
+		errno = error;
+	return error;
 }
 
 static ibv_mr *reg_mr(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, int access)
