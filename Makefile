@@ -105,6 +105,7 @@ install-user: user
 	install $(out)/user/kiwarp-user $(DESTDIR)$(BINDIR)/
 	install -m 644 $(out)/user/libkiwarp-user.so.0 $(DESTDIR)$(LIBDIR)/
 	install -m 644 $(out)/user/drop-in/*.so.1 $(DESTDIR)$(LIBDIR)/kiwarp-user/
+	install -D -m 644 user/kiwarp-user.h $(DESTDIR)$(INCLUDEDIR)/kiwarp-user.h
 	install -D -m 644 user/kiwarp-user.7 $(DESTDIR)$(MANDIR)/man7/kiwarp-user.7
 
 ## install-tools: the unit kiwarp@INTERFACE.service that keeps links, kiwarp-link, kiwarp-selftest, kiwarp-show, man pages, a udev rule
@@ -154,7 +155,7 @@ installed := $(LIBDIR)/libibverbs/libkiwarp-rdmav*.so $(LIBDIR)/libkiwarp.so.1 $
 	$(MANDIR)/man8/kiwarp-selftest.8 \
 	$(UNITDIR)/kiwarp@.service $(UDEVDIR)/95-kiwarp.rules \
 	$(BINDIR)/kiwarp-user $(LIBDIR)/libkiwarp-user.so.0 $(LIBDIR)/kiwarp-user/libibverbs.so.1 \
-	$(LIBDIR)/kiwarp-user/librdmacm.so.1 $(MANDIR)/man7/kiwarp-user.7
+	$(LIBDIR)/kiwarp-user/librdmacm.so.1 $(INCLUDEDIR)/kiwarp-user.h $(MANDIR)/man7/kiwarp-user.7
 
 ## uninstall: takes back what install, install-user, install-tools and dkms-install have installed, for every kernel; not what packages have
 .PHONY: uninstall
