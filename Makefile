@@ -101,10 +101,10 @@ install-provider:
 ## install-user: the device without a module; no root is needed where BINDIR, LIBDIR and MANDIR are the user's own
 .PHONY: install-user
 install-user: user
-	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/kiwarp-user
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/kiwarp-user/drop-in
 	install $(out)/user/kiwarp-user $(DESTDIR)$(BINDIR)/
-	install -m 644 $(out)/user/libkiwarp-user.so.0 $(DESTDIR)$(LIBDIR)/
-	install -m 644 $(out)/user/drop-in/*.so.1 $(DESTDIR)$(LIBDIR)/kiwarp-user/
+	install -m 644 $(out)/user/libkiwarp-user.so.0 $(DESTDIR)$(LIBDIR)/kiwarp-user/
+	install -m 644 $(out)/user/drop-in/*.so.1 $(DESTDIR)$(LIBDIR)/kiwarp-user/drop-in/
 	install -D -m 644 user/kiwarp-user.h $(DESTDIR)$(INCLUDEDIR)/kiwarp-user.h
 	install -D -m 644 user/kiwarp-user.7 $(DESTDIR)$(MANDIR)/man7/kiwarp-user.7
 
@@ -154,8 +154,8 @@ installed := $(LIBDIR)/libibverbs/libkiwarp-rdmav*.so $(LIBDIR)/libkiwarp.so.1 $
 	$(SBINDIR)/kiwarp-link $(SBINDIR)/kiwarp-selftest $(MANDIR)/man7/kiwarp.7 $(MANDIR)/man8/kiwarp-link.8 \
 	$(MANDIR)/man8/kiwarp-selftest.8 \
 	$(UNITDIR)/kiwarp@.service $(UDEVDIR)/95-kiwarp.rules \
-	$(BINDIR)/kiwarp-user $(LIBDIR)/libkiwarp-user.so.0 $(LIBDIR)/kiwarp-user/libibverbs.so.1 \
-	$(LIBDIR)/kiwarp-user/librdmacm.so.1 $(INCLUDEDIR)/kiwarp-user.h $(MANDIR)/man7/kiwarp-user.7
+	$(BINDIR)/kiwarp-user $(addprefix $(LIBDIR)/kiwarp-user/,libkiwarp-user.so.0 drop-in/libibverbs.so.1 drop-in/librdmacm.so.1) \
+	$(INCLUDEDIR)/kiwarp-user.h $(MANDIR)/man7/kiwarp-user.7
 
 ## uninstall: takes back what install, install-user, install-tools and dkms-install have installed, for every kernel; not what packages have
 .PHONY: uninstall

@@ -125,17 +125,17 @@ void put_in_front(const char *variable, const char *path)
 }
 
 /// Finds a file beside this program, or where it is installed.
-void find_file(char *path, const char *beside, const char *installed)
+void find_file(char *path, const char *name)
 {
 	char folder[PATH_MAX];
 
 	own_folder(folder);
-	(void)std::snprintf(path, 2 * PATH_MAX, "%s/%s", folder, beside);
+	(void)std::snprintf(path, 2 * PATH_MAX, "%s/%s", folder, name);
 	if (::access(path, R_OK) == 0)
 		return;
-	(void)std::snprintf(path, 2 * PATH_MAX, "%s/%s", KIWARP_LIBDIR, installed);
+	(void)std::snprintf(path, 2 * PATH_MAX, "%s/kiwarp-user/%s", KIWARP_LIBDIR, name);
 	if (::access(path, R_OK))
-		give_up(cannot_run, "there is no %s in %s, and no %s", beside, folder, path);
+		give_up(cannot_run, "there is no %s in %s, and no %s", name, folder, path);
 }
 
 } // namespace
@@ -161,11 +161,11 @@ int main(int argc, char **argv)
 	check_rights(program);
 	check_format(program);
 	if (drop_in) {
-		find_file(path, "drop-in/libibverbs.so.1", "kiwarp-user/libibverbs.so.1");
+		find_file(path, "drop-in/libibverbs.so.1");
 		*std::strrchr(path, '/') = '\0';
 		put_in_front("LD_LIBRARY_PATH", path);
 	}
-	find_file(path, library, library);
+	find_file(path, library);
 	put_in_front("LD_PRELOAD", path);
 	::execv(program, command);
 	give_up(cannot_run, "%s: %s", program, std::strerror(errno));
