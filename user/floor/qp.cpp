@@ -523,19 +523,23 @@ void Qp::settle(bool receive)
 	}
 }
 
-/// Does what is due, and lets go of the lock.
-void Qp::unlock(bool receive)
+/// Does what is due, and lets go of the lock. Returns whether anything has come in.
+bool Qp::unlock(bool receive)
 {
+	const std::uint32_t before = taken_;
+
 	settle(receive);
 	await_acks();
+	const bool any = before != taken_;
 	const bool left_over = left_over_ && has_stream();
 	if (left_over)
 		watched.get();
 	lock.unlock();
-	if (!left_over)
-		return;
-	understudy::queue(watched);
-	watched.put();
+	if (left_over) {
+		understudy::queue(watched);
+		watched.put();
+	}
+	return any;
 }
 
 /// A thread that polls looks for acknowledgments itself; else the understudy does.
@@ -568,9 +572,7 @@ bool Qp::poll()
 		lock.unlock();
 		return false;
 	}
-	const std::uint32_t before = taken_;
-	unlock(true);
-	return before != taken_;
+	return unlock(true);
 }
 
 /// Whether a thread of the program polls for it. What told of something else in between sees that it did.

@@ -171,7 +171,7 @@ private:
 	void act();
 	bool round(bool receive);
 	void settle(bool receive);
-	void unlock(bool receive);
+	bool unlock(bool receive);
 	void play();
 	bool attended();
 	void mute();
