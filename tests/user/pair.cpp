@@ -11,6 +11,18 @@ std::string port_of(rdma_cm_id *listener)
 	return std::to_string(ntohs(rdma_get_src_port(listener)));
 }
 
+[[gnu::no_sanitize("thread")]] bool has_become(
+	const std::vector<std::uint8_t> &bytes, std::size_t offset, const std::vector<std::uint8_t> &wanted)
+{
+	const volatile std::uint8_t *at = &bytes[offset];
+
+	// From the end: that comes last.
+	for (std::size_t i = wanted.size(); i-- > 0;)
+		if (at[i] != wanted[i])
+			return false;
+	return true;
+}
+
 rdma_addrinfo *resolve(const char *port, int flags)
 {
 	rdma_addrinfo hints{}, *found = nullptr;

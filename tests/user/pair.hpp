@@ -31,6 +31,9 @@ inline bool eventually(const std::function<bool()> &condition)
 	return true;
 }
 
+/// Whether memory that a peer writes to meanwhile is as it shall be: a race by intention.
+bool has_become(const std::vector<std::uint8_t> &bytes, std::size_t offset, const std::vector<std::uint8_t> &wanted);
+
 /// Memory that is registered
 struct Memory {
 	Memory(ibv_pd *pd, std::size_t length, int access = all_rights) : bytes(length)
