@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <cerrno>
 
-#include "kiwarp-user.h"
 #include "names.hpp"
 #include "options.hpp"
 #include "stats.hpp"
+#include "user/kiwarp-user.h"
 
 using namespace kiwu;
 
