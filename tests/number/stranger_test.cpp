@@ -49,8 +49,9 @@ protected:
 			const Stranger older("right", "10.77.0.1"), waiting("right", "10.77.0.1");
 			const std::uint32_t from = dials.name().qpn, to = end.name().qpn;
 
-			if (!ready)
+			if (!ready) {
 				EXPECT_EQ(end.rtr(dials.name()), 0);
+			}
 			older.say(request(private_data({from, to ^ 0x800000, dials.name().psn})));
 			std::this_thread::sleep_for(500ms);
 			waiting.say(request(private_data(
