@@ -246,12 +246,14 @@ void Qp::unbind(Inbox &former)
 /// As kiw_tx_run()
 bool Qp::send_some(int most)
 {
+	if (broken_)
+		return false;
 	const bool more = kiw_tx_run(&ss, most);
 
 	if (ss.tx.lost) {
+		// What the peer sent before is taken first: a peer that exits with bytes unread has its TCP reset.
 		ss.tx.lost = false;
-		broken_ = true;
-		kiw_session_broken_off(&ss, KIW_EV_LLP_LOST);
+		broken_ = more_ = due = true;
 	}
 	count_lending();
 	if (ss.tx.starved)
@@ -264,11 +266,12 @@ bool Qp::send_some(int most)
 /// Takes what the socket has, and gives it to the session. Returns whether there was anything.
 bool Qp::take()
 {
+	const bool waited = kiw_receive_waits(&ss.rx);
 	ssize_t got = -EAGAIN;
 
 	more_ = false;
 	// A segment that waits for its receive request has its header: nothing behind it can be looked at.
-	if (!kiw_receive_waits(&ss.rx) && !eof_ && !error_) {
+	if (!waited && !eof_ && !error_) {
 		if (!stage_ && !(stage_ = take_stage())) {
 			late(memory_pause);
 			return false;
@@ -285,9 +288,14 @@ bool Qp::take()
 			eof_ = true;
 		else if (got != -EAGAIN && got != -EINTR)
 			error_ = static_cast<int>(-got);
+		// The call that failed to send has had the socket's error.
+		if (eof_ && broken_)
+			error_ = ECONNRESET;
 		more_ = got > 0;
 	}
 	feed();
+	if (waited && !kiw_receive_waits(&ss.rx))
+		more_ = true;
 	if ((eof_ || error_) && !fin_received && !kiw_receive_waits(&ss.rx))
 		take_end(error_);
 	else if (eof_ && !error_ && kiw_tx_awaits(&ss))
@@ -502,6 +510,9 @@ bool Qp::round(bool receive)
 		look_again();
 	else if (receive || more_ || kiw_receive_waits(&ss.rx))
 		take();
+	if (broken_ && !more_ && !ss.gone && !kiw_receive_waits(&ss.rx) && core.state != KIW_QP_ERROR &&
+		core.state != KIW_QP_IDLE)
+		kiw_session_broken_off(&ss, KIW_EV_LLP_LOST);
 	if (core.state == KIW_QP_RTS || core.state == KIW_QP_TERMINATE)
 		more = send_some(batches);
 	acknowledge();
