@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -465,6 +466,63 @@ TEST(Connect, ARejectionBringsItsPrivateData)
 	rdma_destroy_ep(request);
 	rdma_destroy_ep(id);
 	rdma_destroy_ep(listener);
+}
+
+// A peer's first FPDU is wrong: the queue pair ends with a Terminate and a FIN, and the connection when the peer has
+// closed its side, later.
+TEST(Connect, AStartUpThatEndsInTwoStepsIsToldOf)
+{
+	constexpr std::array<std::uint8_t, 24> request = {'M', 'P', 'A', ' ', 'I', 'D', ' ', 'R', 'e', 'q', ' ', 'F',
+		'r', 'a', 'm', 'e', 0x10, 2, 0, 4, 0x80, 4, 0x80, 4};
+	// A Terminate on a queue that isn't there
+	constexpr std::array<std::uint8_t, 24> wrong = {0, 18, 0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1};
+	std::array<std::uint8_t, 256> answer{};
+	const char *options = std::getenv("KIWARP_USER");
+	if (options && std::strstr(options, "mpa_rev=1"))
+		GTEST_SKIP() << "revision 1 has no ready-to-receive message";
+	rdma_event_channel *channel = rdma_create_event_channel();
+	rdma_cm_id *listener = nullptr;
+	rdma_cm_event *event = nullptr;
+	sockaddr_in address{};
+	const auto next = [&] {
+		pollfd descriptor = {.fd = channel->fd, .events = POLLIN, .revents = 0};
+
+		event = nullptr;
+		return poll(&descriptor, 1, 20000) == 1 && !rdma_get_cm_event(channel, &event);
+	};
+
+	address.sin_family = AF_INET;
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	ASSERT_EQ(rdma_create_id(channel, &listener, nullptr, RDMA_PS_TCP), 0);
+	ASSERT_EQ(rdma_bind_addr(listener, reinterpret_cast<sockaddr *>(&address)), 0);
+	ASSERT_EQ(rdma_listen(listener, 1), 0);
+	address.sin_port = rdma_get_src_port(listener);
+	const int peer = socket(AF_INET, SOCK_STREAM, 0);
+	ASSERT_EQ(connect(peer, reinterpret_cast<sockaddr *>(&address), sizeof(address)), 0);
+	ASSERT_EQ(write(peer, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+	ASSERT_TRUE(next());
+	ASSERT_EQ(event->event, RDMA_CM_EVENT_CONNECT_REQUEST);
+	rdma_cm_id *id = event->id;
+	rdma_ack_cm_event(event);
+	ibv_qp_init_attr attr = attributes(16);
+	ASSERT_EQ(rdma_create_qp(id, nullptr, &attr), 0);
+	ASSERT_EQ(rdma_accept(id, nullptr), 0);
+	ASSERT_EQ(recv(peer, answer.data(), 24, MSG_WAITALL), 24);
+	ASSERT_EQ(write(peer, wrong.data(), wrong.size()), static_cast<ssize_t>(wrong.size()));
+	while (recv(peer, answer.data(), answer.size(), 0) > 0)
+		;
+	std::this_thread::sleep_for(std::chrono::milliseconds(200));
+	close(peer);
+	for (const rdma_cm_event_type expected : {RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_DISCONNECTED}) {
+		ASSERT_TRUE(next()) << "no event " << expected;
+		EXPECT_EQ(event->event, expected);
+		EXPECT_EQ(event->id, id);
+		rdma_ack_cm_event(event);
+	}
+	rdma_destroy_qp(id);
+	rdma_destroy_id(id);
+	rdma_destroy_id(listener);
+	rdma_destroy_event_channel(channel);
 }
 
 TEST(Connect, AListenerThatGoesRejectsWhatNobodyHasHeardOf)
