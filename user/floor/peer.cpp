@@ -299,9 +299,8 @@ bool Qp::peer_time(Time time)
 		return false;
 	if (time >= peer.patient_until) {
 		// The stream of a dialed end begins before it is connected; its start-up limits that.
-		if (has_stream())
-			peer.patient_until = ss.tx.gate ? never : time + attempt_pause;
-		else
+		peer.patient_until = has_stream() && !ss.tx.gate ? time + attempt_pause : never;
+		if (!has_stream())
 			lose_idle();
 	}
 	if (time >= peer.look_at)

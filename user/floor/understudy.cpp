@@ -194,7 +194,11 @@ void run_times()
 {
 	const Time time = now();
 
-	while (Watched *due = next_due(time)) {
+	for (int i = 0; i < batch; i++) {
+		Watched *due = next_due(time);
+
+		if (!due)
+			return;
 		due->handler(*due, watched_time);
 		due->put();
 	}
