@@ -284,7 +284,8 @@ void Endpoint::owe_end(int status)
 		count(KIW_STAT_CONNECT_FAILS);
 		status_ = status ? status : ECONNABORTED;
 		owed_ |= owed_connected;
-	} else if (announced_ || state >= State::rtr_wait) {
+	} else if (announced_ || state >= State::reply_send) {
+		// A user that has accepted hears of both, however far it came.
 		if (!announced_)
 			owed_ |= owed_established;
 		owed_ |= owed_closed;
