@@ -89,6 +89,14 @@ int error_of(int result)
 	return result == -1 ? errno : result;
 }
 
+// Providers look so how libibverbs is made.
+TEST_F(Names, LeaveWhatHasNoContextToTheNextLibrary)
+{
+	ibv_qp nobodys{};
+
+	EXPECT_EQ(ibv_qp_to_qp_ex(&nobodys), nullptr);
+}
+
 TEST_F(Names, OfTheDeviceAsItIsShown)
 {
 	const bool roce = has_option("show=roce");

@@ -16,9 +16,10 @@ inline bool ours(const ibv_device *candidate)
 	return candidate == &device;
 }
 
+/// A provider that looks how libibverbs is made calls functions with objects of no context.
 inline bool ours(const ibv_context *context)
 {
-	return ours(context->device);
+	return context && ours(context->device);
 }
 
 template <typename Object>
