@@ -12,6 +12,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <set>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -401,6 +402,35 @@ TEST_F(Numbers, TellThePortOfTheProcess)
 		close(fd);
 		return fd < 0;
 	})) << "nobody can be dialed any more";
+}
+
+// One that fails has taken nothing of its queues.
+TEST_F(Numbers, WithoutADescriptorThereAreNone)
+{
+	ibv_cq *cq = ibv_create_cq(device.context, 16, nullptr, nullptr, 0);
+	ibv_qp_init_attr attr = attributes(4);
+	rlimit before{}, none{};
+
+	ASSERT_TRUE(cq);
+	attr.send_cq = attr.recv_cq = cq;
+	for (const ibv_qp_type type : {IBV_QPT_RC}) {
+		attr.qp_type = type;
+		getrlimit(RLIMIT_NOFILE, &before);
+		none = before;
+		none.rlim_cur = static_cast<rlim_t>(dup(0));
+		close(static_cast<int>(none.rlim_cur));
+		setrlimit(RLIMIT_NOFILE, &none);
+		ibv_qp *qp = ibv_create_qp(device.pd, &attr);
+		const int error = errno;
+		setrlimit(RLIMIT_NOFILE, &before);
+		EXPECT_EQ(qp, nullptr);
+		EXPECT_EQ(error, EMFILE);
+	}
+	attr.qp_type = IBV_QPT_RC;
+	ibv_qp *qp = ibv_create_qp(device.pd, &attr);
+	ASSERT_TRUE(qp);
+	EXPECT_EQ(ibv_destroy_qp(qp), 0);
+	EXPECT_EQ(ibv_destroy_cq(cq), 0);
 }
 
 TEST_F(Numbers, AreOfTwoQueuePairs)

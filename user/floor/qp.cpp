@@ -75,13 +75,18 @@ Qp::Qp() noexcept : watched(on_event, on_release)
 	};
 }
 
+void Qp::use(kiw_cq &send, kiw_cq &recv)
+{
+	send.watched.get();
+	recv.watched.get();
+	send_cq = &send;
+	recv_cq = &recv;
+}
+
 int Qp::make(std::uint32_t send_stride, std::uint32_t recv_stride)
 {
 	const std::uint32_t sges = core.sq.max_sge + std::uint32_t{core.rq.max_sge};
 
-	// The understudy may look at them when the queue pair has gone.
-	send_cq->watched.get();
-	recv_cq->watched.get();
 	core.sq.owner = core.rq.owner = &core.own;
 	core.sq.cq = send_cq;
 	core.rq.cq = recv_cq;

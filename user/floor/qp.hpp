@@ -85,6 +85,8 @@ struct Qp {
 
 	Qp() noexcept;
 
+	/// Completions go there. The understudy may look at them when the queue pair has gone.
+	void use(kiw_cq &send, kiw_cq &recv);
 	/// Makes the queues; core has their capacities, and the number. Returns 0, or an errno value: then put() is all
 	/// that is left to do.
 	int make(std::uint32_t send_stride, std::uint32_t recv_stride);

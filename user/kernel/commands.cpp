@@ -690,8 +690,7 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *ibv, ibv_qp_init_attr *attr, void *req
 	cap.max_inline_data = std::min(stride - std::uint32_t{KIW_SQ_HEAD}, limits::inline_data);
 	qp.core.sq.max_inline = static_cast<u16>(cap.max_inline_data);
 	qp.caps = KIW_CAP_IMM | KIW_CAP_ATOMIC;
-	qp.send_cq = &of(attr->send_cq);
-	qp.recv_cq = &of(attr->recv_cq);
+	qp.use(of(attr->send_cq), of(attr->recv_cq));
 	qp.raise = raise_qp;
 	qp.user = ibv;
 	int error = number::take(qp.core.own.num);
