@@ -197,7 +197,22 @@ bool Programs::prepare()
 		std::fputs(contents(work_ / "make.log").c_str(), stderr);
 		return false;
 	}
-	return prepare("proto_test") && prepare("session_test");
+	return builds_the_same() && prepare("proto_test") && prepare("session_test");
+}
+
+/// Does each file that nothing was changed in compile to the same code? Else a fault of the build would make mutants that
+/// don't compile.
+bool Programs::builds_the_same()
+{
+	return std::ranges::all_of(files_, [&](const std::string &file) {
+		Mutant none{};
+
+		none.file = file;
+		if (text_for(file, source(file)).empty() || judge(none, source(file), 0) == Verdict::same_code)
+			return true;
+		std::fprintf(stderr, "mutants: %s unchanged comes out otherwise\n", file.c_str());
+		return false;
+	});
 }
 
 /// Runs all tests of a program, to learn how long they take, and then in two steps, the quick ones first.

@@ -41,6 +41,7 @@ private:
 	};
 
 	bool prepare(const std::string &program);
+	bool builds_the_same();
 	bool run_unchanged(Step &step);
 	std::string text_for(const std::string &file, const std::string &source) const;
 	std::string library_of(const std::string &file) const;

@@ -135,6 +135,10 @@ int sockets()
 
 	for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
 		std::error_code error;
+
+		// Those may be a journal's.
+		if (const std::string name = entry.path().filename(); name == "0" || name == "1" || name == "2")
+			continue;
 		const std::string is = std::filesystem::read_symlink(entry.path(), error).string();
 
 		count += is.starts_with("socket:");

@@ -170,7 +170,7 @@ TEST_P(Absent, ATargetIsWrittenToAndReadFrom)
 	while (!target.has_said() && write_and_read(end, memory, told, static_cast<std::uint8_t>(done)))
 		done++;
 	EXPECT_EQ(target.hear(), "slept");
-	EXPECT_GT(done, 20U) << "in 10 s";
+	EXPECT_GT(done, 2U) << "in 10 s";
 	target.say("sum");
 	EXPECT_EQ(target.hear("sum"), std::accumulate(memory.bytes.begin(), memory.bytes.end(), 0UL));
 }
@@ -331,7 +331,8 @@ unsigned long sockets_here()
 {
 	unsigned long count = 0;
 
-	for (int fd = 0; fd < 4096; fd++) {
+	// The first three may be a journal's.
+	for (int fd = 3; fd < 4096; fd++) {
 		int type = 0;
 		socklen_t length = sizeof(type);
 

@@ -319,6 +319,8 @@ public:
 	}
 	~Responder()
 	{
+		// Its accept() returns even where nobody has connected.
+		shutdown(listener_, SHUT_RDWR);
 		answering_.join();
 		close(listener_);
 		close(fd_);
@@ -477,6 +479,7 @@ TEST(Connect, AStartUpThatEndsInTwoStepsIsToldOf)
 	// A Terminate on a queue that isn't there
 	constexpr std::array<std::uint8_t, 24> wrong = {0, 18, 0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1};
 	std::array<std::uint8_t, 256> answer{};
+	// Without the ready-to-receive message of revision 2 there is no state between the Reply and the connection.
 	const char *options = std::getenv("KIWARP_USER");
 	if (options && std::strstr(options, "mpa_rev=1"))
 		GTEST_SKIP() << "revision 1 has no ready-to-receive message";

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "proto/crc.h"
-#include "session_port.h"
+#include "session/port.h"
 
 u32 kiw_source_copy(kiw_source *src, void *to, u32 n)
 {
