@@ -16,8 +16,8 @@ extern "C" {
 /**
  * Gives an option of KIWARP_USER another value. A start-up uses what is set when it begins.
  *
- * Returns 0, or an errno value: ENOENT for an option that doesn't exist, EINVAL for a value that it
- * doesn't take, or where KIWARP_USER itself is wrong.
+ * Returns 0, or an errno value: ENOENT for an option that doesn't exist, and for stats, which is a
+ * file's name; EINVAL for a value that it doesn't take, or where KIWARP_USER itself is wrong.
  */
 int kiwarp_user_set_option(const char *name, const char *value);
 

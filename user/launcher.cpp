@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 namespace {
@@ -43,6 +44,13 @@ void own_folder(char *folder)
 	*std::strrchr(folder, '/') = '\0';
 }
 
+bool is_program(const char *path)
+{
+	struct stat status {};
+
+	return ::access(path, X_OK) == 0 && ::stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 /// Finds a program as execvp() does. Returns false if there is none.
 bool find(const char *name, char *path)
 {
@@ -50,17 +58,20 @@ bool find(const char *name, char *path)
 
 	if (std::strchr(name, '/')) {
 		(void)std::snprintf(path, PATH_MAX, "%s", name);
-		return ::access(path, X_OK) == 0;
+		return is_program(path);
 	}
-	for (const char *at = folders ? folders : "/bin:/usr/bin"; *at;) {
+	for (const char *at = folders ? folders : "/bin:/usr/bin";; at++) {
 		const std::size_t length = std::strcspn(at, ":");
 
-		(void)std::snprintf(path, PATH_MAX, "%.*s/%s", static_cast<int>(length), at, name);
-		if (::access(path, X_OK) == 0)
+		// An empty one is the working directory.
+		(void)std::snprintf(
+			path, PATH_MAX, "%.*s/%s", length ? static_cast<int>(length) : 1, length ? at : ".", name);
+		if (is_program(path))
 			return true;
-		at += length + (at[length] == ':');
+		at += length;
+		if (!*at)
+			return false;
 	}
-	return false;
 }
 
 /// The loader takes no library for a program with more rights than its user's.
@@ -73,6 +84,8 @@ void check_rights(const char *path)
 	if ((status.st_mode & S_ISUID && status.st_uid != ::getuid()) ||
 		(status.st_mode & S_ISGID && status.st_gid != ::getgid()))
 		give_up(cannot_run, "%s is setuid or setgid: the loader takes no libraries for it", path);
+	if (::getxattr(path, "security.capability", nullptr, 0) > 0)
+		give_up(cannot_run, "%s has capabilities: the loader takes no libraries for it", path);
 }
 
 /// A program of another architecture, or without a loader, can't be given the library.
@@ -117,6 +130,10 @@ void put_in_front(const char *variable, const char *path)
 	const std::size_t length = std::strlen(path) + (before ? std::strlen(before) : 0) + 2;
 	char *all = static_cast<char *>(std::malloc(length));
 
+	// The loader separates by both, and knows no way around it.
+	if (std::strpbrk(path, " :"))
+		give_up(cannot_run, "the loader takes no library of a folder with a blank or a colon in its name: %s",
+			path);
 	if (!all)
 		give_up(cannot_run, "%s", std::strerror(ENOMEM));
 	(void)std::snprintf(all, length, before && *before ? "%s:%s" : "%s", path, before);
@@ -167,6 +184,7 @@ int main(int argc, char **argv)
 	}
 	find_file(path, library);
 	put_in_front("LD_PRELOAD", path);
-	::execv(program, command);
+	// By the shell, where it is a script that names no interpreter; its path has a slash.
+	::execvp(program, command);
 	give_up(cannot_run, "%s: %s", program, std::strerror(errno));
 }

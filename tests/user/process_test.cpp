@@ -327,6 +327,56 @@ TEST(Process, AChildCanDoNothingWithIdentifiers)
 	rdma_destroy_event_channel(channel);
 }
 
+TEST(Process, AChildFetchesNoEventsOfItsParents)
+{
+	ibv_context **devices = rdma_get_devices(nullptr);
+	ibv_comp_channel *channel = ibv_create_comp_channel(devices[0]);
+	ibv_cq *cq = ibv_create_cq(devices[0], 16, nullptr, channel, 0);
+	ASSERT_NE(cq, nullptr);
+
+	EXPECT_TRUE(child_finds([&] {
+		ibv_async_event event{};
+		ibv_cq *of = nullptr;
+		void *context = nullptr;
+
+		return is_refused(ibv_get_cq_event(channel, &of, &context)) &&
+		       is_refused(ibv_get_async_event(devices[0], &event)) && is_refused(ibv_close_device(devices[0]));
+	}));
+	EXPECT_EQ(ibv_destroy_cq(cq), 0);
+	EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+	rdma_free_devices(devices);
+}
+
+// What its parent has yet to end is its parent's: a child with a device of its own ends at once.
+TEST(Process, AChildWaitsForNoConnectionOfItsParents)
+{
+	Peer target({"target"});
+	const std::string port = std::to_string(target.hear("port"));
+	End end;
+	Told told{};
+
+	connect(end, port, told);
+	ASSERT_EQ(target.hear(), "up");
+	target.stop();
+	Memory from(end.id->pd, 1 << 20);
+	ASSERT_EQ(end.post(IBV_WR_RDMA_WRITE, {from.sge(0, told.length)}, told.address, told.rkey), 0);
+	rdma_destroy_ep(end.id);
+	end.id = nullptr;
+	int status = 0;
+	const auto begin = std::chrono::steady_clock::now();
+	const pid_t child = ::fork();
+	if (child == 0) {
+		ibv_context **devices = ibv_get_device_list(nullptr) ? rdma_get_devices(nullptr) : nullptr;
+
+		std::exit(devices ? 0 : 1);
+	}
+	ASSERT_EQ(::waitpid(child, &status, 0), child);
+	EXPECT_EQ(status, 0);
+	// The wait for the parent's would be 10 s.
+	EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
+	target.signal(SIGCONT);
+}
+
 unsigned long sockets_here()
 {
 	unsigned long count = 0;

@@ -390,7 +390,8 @@ TEST_F(Shortage, ThousandQueuePairsTakeLittle)
 	constexpr std::size_t most = 16 << 10;
 	Descriptors descriptors;
 
-	// A connection takes three descriptors of this process, which has both ends: its hard limit is the user's to set.
+	// A connection takes three descriptors of this process, which has both ends: its hard limit is the user's to
+	// set.
 	if (Descriptors::leave_all() < 4096)
 		GTEST_SKIP() << "fewer than 4096 descriptors";
 	rdma_addrinfo *active = resolve(port_of(other.listener).c_str(), 0);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // What two ends without a module do to each other.
+#include <algorithm>
 #include <arpa/inet.h>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <numeric>
@@ -219,6 +221,30 @@ TEST(Violation, AReadOfARegionThatIsGoneFails)
 	from.mr = nullptr;
 	ASSERT_EQ(pair.client.post(IBV_WR_RDMA_READ, {to.sge(0, 64)}, address, rkey), 0);
 	EXPECT_EQ(pair.client.sent().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+// A deregistration that returns while the answer to a Read is under way: TCP has the region's bytes, or nobody gets
+// any.
+TEST(Violation, ARegionThatGoesIsNotReadAnyMore)
+{
+	constexpr std::uint32_t length = 256 << 10;
+
+	for (unsigned round = 0; round < 200; round++) {
+		Pair pair;
+		Memory to(pair.client.id->pd, length), from(pair.server.id->pd, length);
+
+		std::fill(from.bytes.begin(), from.bytes.end(), std::uint8_t{1});
+		ASSERT_EQ(pair.client.post(IBV_WR_RDMA_READ, {to.sge(0, length)}, from.address(), from.mr->rkey), 0);
+		for (std::atomic<unsigned> i = 0; i < 500 * (round % 40); i++)
+			;
+		ASSERT_EQ(ibv_dereg_mr(from.mr), 0);
+		from.mr = nullptr;
+		std::fill(from.bytes.begin(), from.bytes.end(), std::uint8_t{2});
+		const ibv_wc wc = pair.client.sent();
+		EXPECT_TRUE(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_REM_ACCESS_ERR)
+			<< ibv_wc_status_str(wc.status);
+		EXPECT_EQ(std::count(to.bytes.begin(), to.bytes.end(), std::uint8_t{2}), 0) << round;
+	}
 }
 
 TEST(Violation, ARegionGoesInTheMidstOfASend)
@@ -525,6 +551,71 @@ TEST(Connect, AStartUpThatEndsInTwoStepsIsToldOf)
 	rdma_destroy_qp(id);
 	rdma_destroy_id(id);
 	rdma_destroy_id(listener);
+	rdma_destroy_event_channel(channel);
+}
+
+TEST(Connect, ARequestThatWaitsMovesWithItsListener)
+{
+	ibv_qp_init_attr attr = attributes(16);
+	rdma_event_channel *before = rdma_create_event_channel(), *after = rdma_create_event_channel();
+	rdma_cm_id *listener = nullptr, *id = nullptr;
+	rdma_cm_event *event = nullptr;
+	sockaddr_in address{};
+
+	address.sin_family = AF_INET;
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	ASSERT_EQ(rdma_create_id(before, &listener, nullptr, RDMA_PS_TCP), 0);
+	ASSERT_EQ(rdma_bind_addr(listener, reinterpret_cast<sockaddr *>(&address)), 0);
+	ASSERT_EQ(rdma_listen(listener, 1), 0);
+	rdma_addrinfo *active = resolve(port_of(listener).c_str(), 0);
+	ASSERT_EQ(rdma_create_ep(&id, active, nullptr, &attr), 0);
+	rdma_freeaddrinfo(active);
+	std::thread connecting([&] { EXPECT_EQ(rdma_connect(id, nullptr), -1); });
+	pollfd descriptor = {.fd = before->fd, .events = POLLIN, .revents = 0};
+	EXPECT_EQ(poll(&descriptor, 1, 20000), 1);
+	EXPECT_EQ(rdma_migrate_id(listener, after), 0);
+	rdma_destroy_event_channel(before);
+	EXPECT_EQ(rdma_get_cm_event(after, &event), 0);
+	EXPECT_EQ(event->event, RDMA_CM_EVENT_CONNECT_REQUEST);
+	rdma_cm_id *request = event->id;
+	EXPECT_EQ(request->channel, after);
+	rdma_ack_cm_event(event);
+	EXPECT_EQ(rdma_reject(request, nullptr, 0), 0);
+	connecting.join();
+	rdma_destroy_id(request);
+	rdma_destroy_ep(id);
+	rdma_destroy_id(listener);
+	rdma_destroy_event_channel(after);
+}
+
+// One thread fetches the events that another one's identifiers have, until they go.
+TEST(Connect, AnIdentifierGoesWhileItsEventIsFetched)
+{
+	rdma_event_channel *channel = rdma_create_event_channel();
+	std::atomic<bool> over = false;
+	sockaddr_in address{};
+	std::thread fetching([&] {
+		while (!over) {
+			pollfd descriptor = {.fd = channel->fd, .events = POLLIN, .revents = 0};
+			rdma_cm_event *event = nullptr;
+
+			if (poll(&descriptor, 1, 10) == 1 && !rdma_get_cm_event(channel, &event))
+				rdma_ack_cm_event(event);
+		}
+	});
+
+	ASSERT_EQ(fcntl(channel->fd, F_SETFL, O_NONBLOCK), 0);
+	address.sin_family = AF_INET;
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	for (int i = 0; i < 20000; i++) {
+		rdma_cm_id *id = nullptr;
+
+		ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+		EXPECT_EQ(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&address), 100), 0);
+		EXPECT_EQ(rdma_destroy_id(id), 0);
+	}
+	over = true;
+	fetching.join();
 	rdma_destroy_event_channel(channel);
 }
 

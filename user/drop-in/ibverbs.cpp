@@ -133,6 +133,12 @@ KIW_NAME int ibv_dofork_range(void *, size_t)
 	return 0;
 }
 
+KIW_NAME ibv_context *ibv_import_device(int)
+{
+	errno = EOPNOTSUPP;
+	return nullptr;
+}
+
 KIW_NAME const char *ibv_get_sysfs_path()
 {
 	const char *path = ::secure_getenv("SYSFS_PATH");

@@ -107,6 +107,8 @@ kiw_cq::kiw_cq() noexcept : watched(kiwu::on_time, kiwu::on_release) {}
 
 bool kiw_cq::armed() const
 {
+	kiw::Guard guard(lock);
+
 	return std::atomic_ref(kiwu::ring_of(*this).arm).load(std::memory_order_relaxed) != KIW_ARM_NONE;
 }
 
@@ -208,7 +210,7 @@ void modify_cq(kiw_cq &cq, std::uint16_t count, std::uint16_t period)
 		notify(cq);
 }
 
-void end_cq(kiw_cq &cq)
+void stop_cq(kiw_cq &cq)
 {
 	{
 		kiw::Guard guard(cq.lock);
@@ -219,7 +221,6 @@ void end_cq(kiw_cq &cq)
 	understudy::forget(cq.watched);
 	if (cq.channel)
 		cq.channel->drop([&](const Event &event) { return &event == &cq.event; }, [](Event &) {});
-	cq.watched.put();
 }
 
 int join(kiw_cq &cq, Qp &qp, const MemberCalls &calls)
@@ -258,7 +259,7 @@ bool progress(kiw_cq &cq)
 
 	cq.looks.fetch_add(1, std::memory_order_relaxed);
 	// Another thread is at it.
-	if (!cq.members_lock.try_lock())
+	if (cq.members_lock.wanted() || !cq.members_lock.try_lock())
 		return false;
 	for (std::uint32_t i = std::min(cq.used, per_poll); i > 0; i--) {
 		if (cq.turn >= cq.used)

@@ -27,7 +27,7 @@ struct kiw_cq {
 	kiwu::Watched watched; // for events that wait for further completions
 
 	// Protects what follows. Innermost, but for the event queue's and the understudy's.
-	kiw::Lock lock;
+	mutable kiw::Lock lock;
 	kiw_ring_map map{};
 	std::uint32_t entries = 0;
 	std::uint32_t prod = 0;
@@ -68,8 +68,8 @@ int make_cq(kiw_cq &cq, std::uint32_t entries);
 /// Gives a completion queue a ring of another size. Returns 0 or an errno value.
 int resize_cq(kiw_cq &cq, std::uint32_t entries);
 void modify_cq(kiw_cq &cq, std::uint16_t count, std::uint16_t period);
-/// No queue pair names it any more.
-void end_cq(kiw_cq &cq);
+/// No queue pair names it any more, and nothing is told of it on its channel: put() follows.
+void stop_cq(kiw_cq &cq);
 
 /// Has polls of the queue look after a queue pair, or no more. Returns 0 or ENOMEM.
 int join(kiw_cq &cq, Qp &qp, const MemberCalls &calls);

@@ -44,7 +44,7 @@ void EventQueue::add(Event &event)
 	sys::write(fd_, &one, sizeof(one));
 }
 
-int EventQueue::take(Event *&event)
+int EventQueue::take(Event *&event, void (*told)(Event &event))
 {
 	std::uint64_t one = 0;
 
@@ -63,6 +63,7 @@ int EventQueue::take(Event *&event)
 			last_ = &first_;
 		if (--event->count)
 			append(*event);
+		told(*event);
 		return 0;
 	}
 }

@@ -33,7 +33,8 @@ public:
 	void add(Event &event);
 
 	/// Takes the oldest; waits for one unless the descriptor is non-blocking. Returns 0 or an errno value.
-	int take(Event *&event);
+	/// told: counts it for its object, before drop() can find that the object has no event left.
+	int take(Event *&event, void (*told)(Event &event));
 
 	/// Takes all those that a predicate names, and gives each to a function.
 	template <typename Predicate, typename Function>

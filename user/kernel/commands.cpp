@@ -553,14 +553,13 @@ int ibv_cmd_destroy_cq(ibv_cq *ibv)
 			return EBUSY;
 	}
 	cqs.remove(ibv->handle);
-	if (cq->channel)
-		cq->channel->drop([&](const Event &event) { return &event == &cq->event; }, [](Event &) {});
+	stop_cq(*cq);
 	forget_events(ibv->context, [&](const ibv_async_event &event) {
 		return event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == ibv;
 	});
 	await_acks(*ibv, cq->events_told, ibv->comp_events_completed);
 	await_acks(*ibv, cq->async_events_told, ibv->async_events_completed);
-	end_cq(*cq);
+	cq->watched.put();
 	num_cq.down();
 	return 0;
 }

@@ -65,7 +65,8 @@ bool on_requested(void *listener, Endpoint &ep)
 	Id &parent = *static_cast<Id *>(listener);
 	rdma_conn_param param = param_of(ep);
 
-	Id *child = Id::make(parent.ibv.channel, parent.ibv.context, parent.ibv.ps, parent.ibv.qp_type);
+	// tell() gives it the listener's channel.
+	Id *child = Id::make(nullptr, parent.ibv.context, parent.ibv.ps, parent.ibv.qp_type);
 	if (!child)
 		return false;
 	ep.asked(child->responder_resources, child->initiator_depth);
@@ -246,6 +247,8 @@ bool Id::tell(rdma_cm_event_type type, int status, const rdma_conn_param &param,
 	}
 	event->of = this;
 	kiw::Guard guard(telling);
+	if (child)
+		child->ibv.channel = ibv.channel;
 	EventChannel::from(ibv.channel).queue.add(event.release()->event);
 	return true;
 }
@@ -323,8 +326,7 @@ int Id::resolve(const sockaddr *wanted, const sockaddr *to)
 	}
 	ibv.route.addr.dst_storage = destination.storage;
 	if (const int error = choose_source(destination, chosen)) {
-		tell(RDMA_CM_EVENT_ADDR_ERROR, -error);
-		return 0;
+		return tell(RDMA_CM_EVENT_ADDR_ERROR, -error) ? 0 : ENOMEM;
 	}
 	if (state == State::bound && source.any.sa_family != destination.any.sa_family)
 		return EINVAL;

@@ -72,7 +72,8 @@ struct Id {
 	// As librdmacm has it: an identifier goes when its events are acknowledged.
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	pthread_cond_t acknowledged = PTHREAD_COND_INITIALIZER;
-	std::uint32_t events_fetched = 0, events_acked = 0;
+	std::atomic<std::uint32_t> events_fetched = 0; // counted under the lock of the channel's queue
+	std::uint32_t events_acked = 0;
 
 	static Id &from(rdma_cm_id *id) { return *reinterpret_cast<Id *>(id); }
 

@@ -188,13 +188,13 @@ KIW_NAME int rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **even
 		return result(EINVAL);
 	if (EventChannel::from(channel).origin.inherited())
 		return result(EPERM);
-	if (const int error = EventChannel::from(channel).queue.take(taken))
+	const auto count = [](Event &told) {
+		CmEvent::from(told).of->events_fetched++;
+	};
+	if (const int error = EventChannel::from(channel).queue.take(taken, count))
 		return result(error);
 	CmEvent &fetched = CmEvent::from(*taken);
 	Id &of = *fetched.of;
-	::pthread_mutex_lock(&of.mutex);
-	of.events_fetched++;
-	::pthread_mutex_unlock(&of.mutex);
 	*event = &fetched.told;
 	if (fetched.told.event == RDMA_CM_EVENT_REJECTED)
 		modify_to_error(fetched.told.id);
@@ -237,7 +237,15 @@ KIW_NAME int rdma_migrate_id(rdma_cm_id *ibv, rdma_event_channel *channel)
 		ibv->channel = channel;
 		// Those that weren't fetched move as well.
 		EventChannel::from(before).queue.drop([&](Event &event) { return CmEvent::from(event).of == &id; },
-			[&](Event &event) { EventChannel::from(channel).queue.add(event); });
+			[&](Event &event) {
+				// A request that wasn't fetched reports where its listener does.
+				if (rdma_cm_id *child = CmEvent::from(event).told.id; child != ibv) {
+					kiw::Guard child_guard(Id::from(child).telling);
+
+					child->channel = channel;
+				}
+				EventChannel::from(channel).queue.add(event);
+			});
 	}
 	if (id.synchronous) {
 		if (ibv->event) {

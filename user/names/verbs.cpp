@@ -72,8 +72,11 @@ KIW_NAME ibv_device **ibv_get_device_list(int *count)
 		real_count = 0;
 	const auto entries = static_cast<std::size_t>(real_count) + 2;
 	auto *list = static_cast<DeviceList *>(std::calloc(1, sizeof(DeviceList) + entries * sizeof(ibv_device *)));
-	if (!list)
+	if (!list) {
+		if (real)
+			NEXT(ibv_free_device_list, real);
 		return nullptr;
+	}
 	list->real = real;
 	std::copy(real, real + real_count, list->entries + options.prefer);
 	list->entries[options.prefer ? 0 : real_count] = &device;
@@ -114,10 +117,18 @@ KIW_NAME ibv_context *ibv_open_device(ibv_device *of)
 	return open_device();
 }
 
+/// Whether a child of fork() has it of its parent
+static bool is_parents(ibv_context *context)
+{
+	return kiw::Context::from(context).origin.inherited();
+}
+
 KIW_NAME int ibv_close_device(ibv_context *context)
 {
 	if (!ours(context))
 		return NEXT(ibv_close_device, context);
+	if (is_parents(context))
+		return fail(EPERM);
 	close_device(context);
 	return 0;
 }
@@ -215,28 +226,36 @@ KIW_NAME int ibv_get_pkey_index(ibv_context *context, std::uint8_t port, __be16 
 
 // --- events ---------------------------------------------------------------------------------------
 
+static void count_async(Event &event)
+{
+	const ibv_async_event &told = reinterpret_cast<const AsyncEvent &>(event).told;
+
+	switch (told.event_type) {
+	case IBV_EVENT_CQ_ERR:
+		of(told.element.cq).async_events_told++;
+		break;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		of(told.element.srq).async_events_told++;
+		break;
+	default:
+		of(told.element.qp).async_events_told++;
+	}
+}
+
 KIW_NAME int ibv_get_async_event(ibv_context *context, ibv_async_event *event)
 {
 	Event *taken = nullptr;
 
 	if (!ours(context))
 		return NEXT(ibv_get_async_event, context, event);
-	if (const int error = OpenDevice::from(context).async.take(taken))
+	if (is_parents(context))
+		return fail(EPERM);
+	if (const int error = OpenDevice::from(context).async.take(taken, count_async))
 		return fail(error);
 	auto *fetched = reinterpret_cast<AsyncEvent *>(taken);
 	*event = fetched->told;
 	kiw::destroy(fetched);
-	switch (event->event_type) {
-	case IBV_EVENT_CQ_ERR:
-		of(event->element.cq).async_events_told++;
-		break;
-	case IBV_EVENT_SRQ_ERR:
-	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		of(event->element.srq).async_events_told++;
-		break;
-	default:
-		of(event->element.qp).async_events_told++;
-	}
 	return 0;
 }
 
@@ -311,11 +330,15 @@ KIW_NAME int ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **cq_
 
 	if (!ours(channel))
 		return NEXT(ibv_get_cq_event, channel, cq, cq_context);
-	if (const int error = Channel::from(channel).queue.take(taken))
+	if (is_parents(channel->context))
+		return fail(EPERM);
+	const auto count = [](Event &event) {
+		of(static_cast<ibv_cq *>(event.object)).events_told++;
+	};
+	if (const int error = Channel::from(channel).queue.take(taken, count))
 		return fail(error);
 	*cq = static_cast<ibv_cq *>(taken->object);
 	*cq_context = (*cq)->cq_context;
-	of(*cq).events_told++;
 	return 0;
 }
 
