@@ -200,8 +200,8 @@ bool Programs::prepare()
 	return builds_the_same() && prepare("proto_test") && prepare("session_test");
 }
 
-/// Does each file that nothing was changed in compile to the same code? Else a fault of the build would make mutants that
-/// don't compile.
+/// Does each file that nothing was changed in compile to the same code? Else a fault of the build would make mutants
+/// that don't compile.
 bool Programs::builds_the_same()
 {
 	return std::ranges::all_of(files_, [&](const std::string &file) {

@@ -613,6 +613,7 @@ int Endpoint::connect(void *user, Qp &qp, int socket, const Address &local, cons
 		} else {
 			ep.drop_qp();
 			ep.state = State::dead;
+			ep.alive_ = false;
 		}
 	}
 	if (error)

@@ -16,6 +16,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <sys/random.h>
 
 #include "count.hpp"
@@ -611,6 +612,14 @@ int take(std::uint32_t &number)
 void give_back(std::uint32_t number)
 {
 	port::give_back(number);
+}
+
+void forget()
+{
+	early_lock.~Lock();
+	::new (&early_lock) kiw::Lock;
+	early = nullptr;
+	port::forget();
 }
 
 static int connect(Qp &qp, const ibv_qp_attr &attr, int mask, const Peer &named)

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cerrno>
-#include <pthread.h>
 
 #include "lock.hpp"
 #include "memory.hpp"
@@ -34,22 +33,6 @@ struct Port {
 constinit kiw::Lock lock;
 constinit Port *ports = nullptr;
 constinit std::uint32_t next_silent = first_silent;
-
-/// A child of fork() leaves its parent the ports.
-void begin_anew()
-{
-	lock.~Lock();
-	::new (&lock) kiw::Lock;
-	ports = nullptr;
-}
-
-bool care_for_children()
-{
-	static bool cares = false;
-
-	cares = cares || !::pthread_atfork(nullptr, nullptr, begin_anew);
-	return cares;
-}
 
 /// A socket on all addresses and a port that TCP chooses. Returns 0 or an errno value.
 int bind_any(int family, int &fd, std::uint16_t &number)
@@ -106,7 +89,7 @@ int add(Listener::Serve serve)
 {
 	auto port = kiw::make<Port>();
 
-	if (!port || !care_for_children())
+	if (!port)
 		return ENOMEM;
 	if (const int error = options.number == Options::number_off ? open_silent(*port) : open(*port, serve))
 		return error;
@@ -159,6 +142,13 @@ void give_back(std::uint32_t number)
 		kiw::destroy(port);
 		return;
 	}
+}
+
+void forget()
+{
+	lock.~Lock();
+	::new (&lock) kiw::Lock;
+	ports = nullptr;
 }
 
 } // namespace kiwu::port

@@ -23,5 +23,7 @@ inline std::uint16_t of(std::uint32_t number)
 /// value.
 int take_number(std::uint32_t &number, Listener::Serve serve);
 void give_back(std::uint32_t number);
+/// In a child of fork(): the ports are its parent's.
+void forget();
 
 } // namespace kiwu::port

@@ -11,6 +11,7 @@
 #include "kiwarp-abi.h"
 #include "lock.hpp"
 #include "memory.hpp"
+#include "number.hpp"
 #include "objects.hpp"
 #include "operations.hpp"
 #include "qp.hpp"
@@ -29,6 +30,7 @@ void begin_anew()
 	forget_regions();
 	forget_objects();
 	forget_gids();
+	number::forget();
 }
 
 int care_for_children()

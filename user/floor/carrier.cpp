@@ -201,6 +201,7 @@ kiw_loan *kiw_carrier_lend(kiw_session *s, u32 len)
 
 	if (s->neg.crc || s->neg.markers_tx || len < lend_from || (!s->neg.large && Qp::of(s).mss < lend_from))
 		return nullptr;
+	Qp::of(s).will_lend();
 	return reinterpret_cast<kiw_loan *>(&mark);
 }
 

@@ -15,6 +15,7 @@
 
 #include "batch.hpp"
 #include "count.hpp"
+#include "endings.hpp"
 #include "memory.hpp"
 #include "proto/term.h"
 #include "region.hpp"
@@ -171,6 +172,8 @@ void forget_qps()
 	existence.~Lock();
 	::new (&existence) kiw::Lock;
 	lending.store(0, std::memory_order_relaxed);
+	endings.store(0, std::memory_order_relaxed);
+	forget_counters();
 }
 
 bool end_all()
@@ -190,6 +193,16 @@ bool end_all()
 	return any;
 }
 
+/// Before the use of the region ends: who removes it then finds either the use or this.
+void Qp::will_lend()
+{
+	if (lends_)
+		return;
+	lends_ = true;
+	lending.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// Lends it still? Afterwards, under the lock.
 void Qp::count_lending()
 {
 	const bool lends = ss.tx.batch.lent != 0;
@@ -208,8 +221,10 @@ void Qp::copy_lent()
 	Turn turn(lock);
 	kiw_batch &batch = ss.tx.batch;
 
-	if (!lends_)
+	if (!batch.lent) {
+		count_lending();
 		return;
+	}
 	kiw_tx_count(&ss, batch.sent, std::min(batch.lent, batch.sent), 0);
 	// Without memory the connection has to go, since the region does.
 	if (!kiwu::copy_lent(batch)) {
@@ -582,7 +597,7 @@ void Qp::late(Time delay)
 
 bool Qp::poll()
 {
-	if (!lock.try_lock())
+	if (lock.wanted() || !lock.try_lock())
 		return false;
 	if (!has_stream()) {
 		lock.unlock();

@@ -113,6 +113,8 @@ struct Qp {
 	void unmute();
 	/// Takes what is sent of the process's memory into our own: a region goes.
 	void copy_lent();
+	/// The batch gets some of the process's memory.
+	void will_lend();
 
 	/// As ibv_modify_qp(), with attributes that were checked; named: for a change to RTR, the peer to connect to by
 	/// number. Returns 0 or an errno value.

@@ -33,6 +33,14 @@ void put(kiw_region &region)
 		sys::call(SYS_futex, &region.uses, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
 }
 
+/// Waits for those that use it, when nobody else finds it any more.
+void end_uses(kiw_region &region)
+{
+	put(region);
+	while (const std::uint32_t uses = region.uses.load(std::memory_order_acquire))
+		sys::call(SYS_futex, &region.uses, FUTEX_WAIT_PRIVATE, uses, nullptr, nullptr, 0);
+}
+
 /// By the index alone: the key has to be checked behind this. put() follows.
 kiw_region *get(std::uint32_t stag)
 {
@@ -261,19 +269,22 @@ int add_region(kiw_region &region)
 	int error = EBUSY;
 
 	region.windows.store(0, std::memory_order_relaxed);
+	// Once: a thread that looked for the object's last region may count itself in the meantime.
+	region.uses.store(1, std::memory_order_release);
 	for (int i = 0; error == EBUSY && i < tries; i++) {
 		std::uint32_t stag = 0;
 
-		if (::getrandom(&stag, sizeof(stag), 0) != sizeof(stag))
-			return errno;
+		if (::getrandom(&stag, sizeof(stag), 0) != sizeof(stag)) {
+			error = errno;
+			break;
+		}
 		if (!(stag >> 8))
 			continue;
 		region.stag.store(stag, std::memory_order_relaxed);
-		region.uses.store(1, std::memory_order_release);
 		error = regions.insert(stag >> 8, &region);
 	}
 	if (error)
-		region.uses.store(0, std::memory_order_relaxed);
+		end_uses(region);
 	return error == EBUSY ? ENOSPC : error;
 }
 
@@ -291,9 +302,7 @@ void remove_region(kiw_region &region)
 
 	if (regions.find(index) == &region)
 		regions.remove(index);
-	put(region);
-	while (const std::uint32_t uses = region.uses.load(std::memory_order_acquire))
-		sys::call(SYS_futex, &region.uses, FUTEX_WAIT_PRIVATE, uses, nullptr, nullptr, 0);
+	end_uses(region);
 }
 
 kiw_region *find_region(std::uint32_t stag)

@@ -46,6 +46,14 @@ int open_file(const char *path)
 
 } // namespace
 
+void forget_counters()
+{
+	for (auto &counter : counters)
+		counter.store(0, std::memory_order_relaxed);
+	for (auto *counter : {&sent_fpdus, &sent_bytes, &lent_bytes})
+		counter->store(0, std::memory_order_relaxed);
+}
+
 bool read_counter(std::string_view name, std::uint64_t &value)
 {
 	for (const Row &row : rows)

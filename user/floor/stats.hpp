@@ -15,6 +15,9 @@ inline constinit std::atomic<std::uint64_t> sent_fpdus = 0, sent_bytes = 0, lent
 /// Returns false if there is no counter of that name.
 bool read_counter(std::string_view name, std::uint64_t &value);
 
+/// In a child of fork(): they begin at 0.
+void forget_counters();
+
 // For the option stats
 /// Whether a file can be written to; it is made, if it isn't there.
 bool takes_stats(const char *path);

@@ -162,8 +162,22 @@ Watched *find(std::uint64_t name)
 	return slot.watched;
 }
 
+/// Puts it into the queue, under the lock. Returns whether it wasn't there.
+bool enqueue(Watched &watched)
+{
+	if (watched.queued)
+		return false;
+	watched.get();
+	watched.queued = true;
+	watched.next = nullptr;
+	*thread.last = &watched;
+	thread.last = &watched.next;
+	return true;
+}
+
 /// Returns the first of the queue, with its reference, or nullptr. From here on it can be queued again.
-Watched *next_queued()
+/// untimed: it stands for a time, too.
+Watched *next_queued(bool &untimed)
 {
 	kiw::Guard guard(thread.lock);
 	Watched *first = thread.first;
@@ -174,6 +188,8 @@ Watched *next_queued()
 	if (!thread.first)
 		thread.last = &thread.first;
 	first->queued = false;
+	untimed = first->untimed;
+	first->untimed = false;
 	return first;
 }
 
@@ -181,10 +197,13 @@ void run_queue()
 {
 	// Then descriptors and times get their turn.
 	for (int i = 0; i < batch; i++) {
-		Watched *each = next_queued();
+		bool untimed = false;
+		Watched *each = next_queued(untimed);
 
 		if (!each)
 			return;
+		if (untimed)
+			each->handler(*each, watched_time);
 		each->handler(*each, watched_queued);
 		each->put();
 	}
@@ -441,13 +460,8 @@ void queue(Watched &watched)
 	{
 		kiw::Guard guard(thread.lock);
 
-		if (watched.queued)
+		if (!enqueue(watched))
 			return;
-		watched.get();
-		watched.queued = true;
-		watched.next = nullptr;
-		*thread.last = &watched;
-		thread.last = &watched.next;
 	}
 	if (!here())
 		wake();
@@ -465,14 +479,19 @@ void at(Watched &watched, Time time)
 			watched.time = time;
 		} else {
 			// Without memory it comes too early, which every handler has to expect.
-			if (thread.times.used == thread.times.room && !thread.times.grow())
-				return;
-			watched.get();
-			watched.time = time;
-			put_at(thread.times.used++, &watched);
+			if (thread.times.used == thread.times.room && !thread.times.grow()) {
+				watched.untimed = true;
+				earliest = enqueue(watched);
+			} else {
+				watched.get();
+				watched.time = time;
+				put_at(thread.times.used++, &watched);
+			}
 		}
-		sift_up(watched.place);
-		earliest = watched.place == 1;
+		if (watched.place) {
+			sift_up(watched.place);
+			earliest = watched.place == 1;
+		}
 	}
 	if (earliest && !here())
 		wake();

@@ -44,6 +44,7 @@ struct Watched {
 	/// The understudy's
 	Watched *next = nullptr;
 	bool queued = false;
+	bool untimed = false;	 // its time has found no memory: it is queued, and asks again
 	std::uint32_t slot = 0;	 // of its descriptor; 0: none
 	std::uint32_t place = 0; // in the heap of times; 0: none
 	Time time = never;
