@@ -51,7 +51,9 @@ bool delay(kiw_cq &cq, const kiw_cqe *cqe, unsigned int n)
 
 	if (!cq.period || cq.dead || std::any_of(cqe, cqe + n, is_urgent))
 		return false;
-	cq.delayed += n;
+	// Not the second half of a completion
+	cq.delayed += static_cast<std::uint32_t>(
+		std::count_if(cqe, cqe + n, [](const kiw_cqe &each) { return !(each.flags & KIW_CQE_VOID); }));
 	if (cq.delayed >= std::min<std::uint32_t>(cq.count, cq.entries / 2))
 		return false;
 	if (first)
@@ -88,7 +90,7 @@ void on_release(Watched &watched)
 
 std::uint32_t used(const kiw_cq &cq)
 {
-	return std::min(cq.prod - cq.cons, cq.entries);
+	return std::min(std::min(cq.prod - cq.cons, cq.entries) + cq.held, cq.entries);
 }
 
 std::uint64_t real_time()
@@ -114,7 +116,7 @@ bool kiw_cq::armed() const
 
 /// The handlers are called without the lock. The queue is still there: completions are added for a queue pair, with
 /// that one's lock, and the queue pair keeps the queue from being destroyed.
-bool kiw_cq_add(kiw_cq *cq, const kiw_cqe *cqe, unsigned int n)
+static bool add(kiw_cq *cq, const kiw_cqe *cqe, unsigned int n, std::uint32_t held)
 {
 	using namespace kiwu;
 	bool died = false, told = false;
@@ -123,6 +125,7 @@ bool kiw_cq_add(kiw_cq *cq, const kiw_cqe *cqe, unsigned int n)
 		kiw::Guard guard(cq->lock);
 		kiw_cq_ring &ring = ring_of(*cq);
 
+		cq->held -= held;
 		if (cq->dead)
 			return false;
 		// Pairs with the release of the thread that has read slots.
@@ -136,7 +139,8 @@ bool kiw_cq_add(kiw_cq *cq, const kiw_cqe *cqe, unsigned int n)
 			auto *slot = static_cast<kiw_cqe *>(kiw_ring_slot(&cq->map, cq->prod + i, cq->entries));
 
 			*slot = cqe[i];
-			if (cq->timed)
+			// The second slot of a record holds other members there.
+			if (cq->timed && !(cqe[i].flags & KIW_CQE_VOID))
 				slot->time = real_time();
 		}
 		cq->prod += n;
@@ -158,7 +162,36 @@ bool kiw_cq_add(kiw_cq *cq, const kiw_cqe *cqe, unsigned int n)
 	return !died;
 }
 
+bool kiw_cq_add(kiw_cq *cq, const kiw_cqe *cqe, unsigned int n)
+{
+	return add(cq, cqe, n, 0);
+}
+
 namespace kiwu {
+
+bool hold(kiw_cq &cq, std::uint32_t n)
+{
+	kiw::Guard guard(cq.lock);
+
+	if (used(cq) + n > cq.entries / 2)
+		cq.cons = std::atomic_ref(ring_of(cq).cons).load(std::memory_order_acquire);
+	if (cq.dead || used(cq) + n > cq.entries / 2)
+		return false;
+	cq.held += n;
+	return true;
+}
+
+void unhold(kiw_cq &cq, std::uint32_t n)
+{
+	kiw::Guard guard(cq.lock);
+
+	cq.held -= n;
+}
+
+bool add_held(kiw_cq &cq, const kiw_cqe *cqe, std::uint32_t n)
+{
+	return add(&cq, cqe, n, n);
+}
 
 int make_cq(kiw_cq &cq, std::uint32_t entries)
 {

@@ -32,6 +32,7 @@ struct kiw_cq {
 	std::uint32_t entries = 0;
 	std::uint32_t prod = 0;
 	std::uint32_t cons = 0; // as seen last
+	std::uint32_t held = 0; // slots that are kept for records, see hold()
 	bool dead = false;
 	bool timed = false; // completions have their time
 	std::uint16_t count = 0;
@@ -62,6 +63,13 @@ struct kiw_cq {
 };
 
 namespace kiwu {
+
+/// Keeps slots for completions that come later, if less than half of the queue is used then. Returns whether it does.
+bool hold(kiw_cq &cq, std::uint32_t n);
+/// They aren't needed.
+void unhold(kiw_cq &cq, std::uint32_t n);
+/// As kiw_cq_add(), into slots that were kept.
+bool add_held(kiw_cq &cq, const kiw_cqe *cqe, std::uint32_t n);
 
 /// Makes the ring. Returns 0 or an errno value.
 int make_cq(kiw_cq &cq, std::uint32_t entries);

@@ -21,6 +21,8 @@ inline constexpr std::uint32_t pd = 65536;
 inline constexpr std::uint32_t rd_atom = 128;
 inline constexpr std::uint64_t mr_size = 1ULL << 39; // bytes
 inline constexpr std::uint32_t gids = 256;
+inline constexpr std::uint32_t ah = 1 << 20;
+inline constexpr std::uint32_t groups = 65536;
 
 /// Objects of a kind that there are
 class Count {

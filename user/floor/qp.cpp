@@ -64,6 +64,16 @@ constexpr MemberCalls member_calls = {
 
 Qp::Qp() noexcept : watched(on_event, on_release)
 {
+	init();
+}
+
+Qp::Qp(const Kind &kind) noexcept : watched(on_event, kind.release), kind(&kind)
+{
+	init();
+}
+
+void Qp::init()
+{
 	seat.qp = this;
 	core.manner = &manner_cm;
 	core.state = KIW_QP_IDLE;
@@ -130,13 +140,18 @@ void Qp::on_release(Watched &watched)
 {
 	Qp &qp = of(watched);
 
-	free_ring(qp.core.sq.map);
-	free_ring(qp.core.rq.map);
-	std::free(qp.core.sq.swr);
-	std::free(qp.sges_);
-	qp.send_cq->watched.put();
-	qp.recv_cq->watched.put();
+	qp.free_queues();
 	kiw::destroy(&qp);
+}
+
+void Qp::free_queues()
+{
+	free_ring(core.sq.map);
+	free_ring(core.rq.map);
+	std::free(core.sq.swr);
+	std::free(sges_);
+	send_cq->watched.put();
+	recv_cq->watched.put();
 }
 
 Qp *find_qp(std::uint32_t number)
@@ -543,6 +558,10 @@ bool Qp::round(bool receive)
 
 void Qp::settle(bool receive)
 {
+	if (kind) [[unlikely]] {
+		kind->settle(*this, receive);
+		return;
+	}
 	left_over_ = false;
 	for (int i = 0; has_stream(); i++, receive = false) {
 		if (i == rounds) {
@@ -709,6 +728,8 @@ int Qp::ring_send()
 {
 	int error = 0;
 
+	if (kind) [[unlikely]]
+		return kind->ring_send(*this);
 	lock.lock();
 	if (has_stream()) {
 		if (core.state == KIW_QP_CLOSING && !kiw_core_manner(&core)->outlives)
@@ -731,6 +752,8 @@ int Qp::ring_recv()
 {
 	int error = 0;
 
+	if (kind) [[unlikely]]
+		return kind->ring_recv(*this);
 	lock.lock();
 	if (has_stream()) {
 		if (core.state == KIW_QP_ERROR || core.state == KIW_QP_CLOSING)
@@ -811,6 +834,14 @@ void Qp::fail(kiw_err error)
 	unlock(false);
 }
 
+void Qp::stop_watching()
+{
+	kiw::Guard guard(watch_lock_);
+
+	muted_.store(false, std::memory_order_relaxed);
+	understudy::unwatch(watched, fd);
+}
+
 Remains Qp::stop(const Inbox &former, bool orderly)
 {
 	Remains remains;
@@ -819,12 +850,7 @@ Remains Qp::stop(const Inbox &former, bool orderly)
 		Turn turn(lock);
 
 		if (has_stream() && inbox == &former) {
-			{
-				kiw::Guard guard(watch_lock_);
-
-				muted_.store(false, std::memory_order_relaxed);
-				understudy::unwatch(watched, fd);
-			}
+			stop_watching();
 			detach(orderly, remains);
 		}
 		if (inbox == &former) {

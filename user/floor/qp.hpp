@@ -55,8 +55,17 @@ struct Remains {
 };
 
 struct Qp {
+	/// What a queue pair does that has no stream; nullptr: one that connects
+	struct Kind {
+		int (*ring_send)(Qp &qp);
+		int (*ring_recv)(Qp &qp);
+		void (*settle)(Qp &qp, bool receive); ///< does what is due; under the lock
+		Watched::Release release;
+	};
+
 	Watched watched;
 	TurnLock lock;
+	const Kind *const kind = nullptr;
 
 	// All of this under the lock
 	kiw_core core{};
@@ -66,7 +75,7 @@ struct Qp {
 		Qp *qp = nullptr;
 	} seat;
 	kiw_session &ss = seat.session;
-	int fd = -1; // with a stream
+	int fd = -1; // with a stream, or of datagrams
 	Inbox *inbox = nullptr;
 	bool dying = false;
 	bool closed = false; // idle after an orderly close, which may be asked for again
@@ -152,10 +161,24 @@ struct Qp {
 	static Qp &of(kiw_session *session) { return *reinterpret_cast<Seat *>(session)->qp; }
 	static const Qp &of(const kiw_session *session) { return *reinterpret_cast<const Seat *>(session)->qp; }
 
+protected:
+	explicit Qp(const Kind &kind) noexcept;
+
+	bool unlock(bool receive);
+	/// The understudy is told of nothing any more.
+	void stop_watching();
+	void withdraw();
+	void free_queues();
+
+	kiw_sge *sges_ = nullptr; // of the requests under way
+	std::uint32_t taken_ = 0; // bytes of the stream that the session is through with; or datagrams
+	bool left_over_ = false;
+
 private:
 	static void on_event(Watched &watched, std::uint32_t what);
 	static void on_release(Watched &watched);
 
+	void init();
 	bool has_stream() const { return fd >= 0; }
 	bool is_over() const;
 	bool send_some(int batches);
@@ -175,7 +198,6 @@ private:
 	void act();
 	bool round(bool receive);
 	void settle(bool receive);
-	bool unlock(bool receive);
 	void play();
 	bool attended();
 	void mute();
@@ -202,18 +224,15 @@ private:
 	bool peer_time(Time time);
 	void await_acks();
 
-	kiw_sge *sges_ = nullptr; // of the requests under way
 	std::uint8_t *stage_ = nullptr;
 	std::uint32_t stage_first_ = 0, stage_used_ = 0;
-	std::uint32_t taken_ = 0; // bytes of the stream that the session is through with
-	bool more_ = false;	  // the socket may have more
+	bool more_ = false; // the socket may have more
 	bool eof_ = false;
 	int error_ = 0;	      // of the socket
 	bool broken_ = false; // TCP takes nothing any more
 	bool keeps_ = false;  // what is sent goes to the endpoint, behind what TCP has no room for
 	Remains remains_;
 	bool ended_ = false;
-	bool left_over_ = false;
 	bool lends_ = false; // counted among those that hold the process's memory
 	Time late_at_ = never;
 	Time acks_at_ = never, acks_pause_ = 0; // when acknowledgments are looked for
@@ -225,7 +244,6 @@ private:
 	kiw::Lock watch_lock_; // protects what the understudy is told of
 
 	void count_lending();
-	void withdraw();
 };
 
 /// Connections by rdma_cm; see protocol.md for what is different by number.

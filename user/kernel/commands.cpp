@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "datagram.hpp"
 #include "device.hpp"
 #include "kiwarp-abi.h"
 #include "limits.hpp"
@@ -26,7 +27,7 @@ namespace {
 constinit Table<kiw_cq> cqs;
 constinit Table<Srq> srqs;
 constinit Table<kiw_domain> domains;
-constinit limits::Count num_pd, num_mr, num_mw, num_cq, num_srq, num_qp;
+constinit limits::Count num_ah, num_pd, num_mr, num_mw, num_cq, num_srq, num_qp;
 
 /// A request or response is a core part, then ours.
 template <typename Own>
@@ -134,20 +135,38 @@ void end_memory(kiw_region &region)
 
 // --- queue pairs ----------------------------------------------------------------------------------
 
-std::uint32_t send_stride(const ibv_qp_cap &cap)
+std::uint32_t send_stride(std::uint32_t head, const ibv_qp_cap &cap)
 {
 	const std::uint32_t sges = cap.max_send_sge * std::uint32_t{sizeof(kiw_sge)};
 	const std::uint32_t atomic = sizeof(kiw_sge) + sizeof(kiw_atomic_args);
 
 	static_assert(sizeof(kiw_bind_args) <= sizeof(kiw_sge) + sizeof(kiw_atomic_args));
-	return (std::uint32_t{KIW_SQ_HEAD} + std::max({sges, cap.max_inline_data, atomic}) + 15) / 16 * 16;
+	return (head + std::max({sges, cap.max_inline_data, atomic}) + 15) / 16 * 16;
+}
+
+/// The way to a queue pair is closed.
+void leave_number(Qp &qp)
+{
+	if (qp.kind)
+		DatagramQp::of(qp).close();
+	else
+		number::give_back(qp.core.own.num);
+}
+
+/// What datagram queue pairs alone have
+bool check_request(const kiw_create_qp_req &request, bool is_ud)
+{
+	const bool plain = !request.flags && !request.udp_port && !request.seg_size && !request.record_timeout;
+
+	return !request.reserved && (plain || is_ud) && !(request.flags & ~std::uint32_t{KIW_QP_RECORD}) &&
+	       request.seg_size <= KIW_RECORD_MAX_SEG_SIZE && request.record_timeout <= KIW_RECORD_MAX_TIMEOUT;
 }
 
 int check_qp(const ibv_pd *pd, const ibv_qp_init_attr &attr)
 {
 	const ibv_qp_cap &cap = attr.cap;
 
-	if (attr.qp_type != IBV_QPT_RC)
+	if (attr.qp_type != IBV_QPT_RC && attr.qp_type != IBV_QPT_UD)
 		return EOPNOTSUPP;
 	if (cap.max_send_wr > limits::qp_wr || cap.max_recv_wr > limits::qp_wr || cap.max_send_sge > limits::sge ||
 		cap.max_recv_sge > limits::sge || cap.max_inline_data > limits::inline_data)
@@ -475,14 +494,29 @@ int ibv_cmd_dealloc_mw(ibv_mw *mw)
 	return 0;
 }
 
-int ibv_cmd_create_ah(ibv_pd *, ibv_ah *, ibv_ah_attr *, ib_uverbs_create_ah_resp *, std::size_t)
+/// An address handle is only checked and counted here. Requests carry the address.
+int ibv_cmd_create_ah(ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *attr, ib_uverbs_create_ah_resp *, std::size_t)
 {
-	return EOPNOTSUPP;
+	std::uint32_t interface = 0;
+	in6_addr from{}, to{};
+
+	// Datagrams are routed by IP, which needs a GID.
+	if (!attr->is_global)
+		return EINVAL;
+	std::memcpy(&to, attr->grh.dgid.raw, sizeof(to));
+	if (const int error = find_path(attr->grh.sgid_index, to, from, interface))
+		return error;
+	if (!num_ah.up(limits::ah))
+		return ENOMEM;
+	ah->context = pd->context;
+	ah->pd = pd;
+	return 0;
 }
 
 int ibv_cmd_destroy_ah(ibv_ah *)
 {
-	return EOPNOTSUPP;
+	num_ah.down();
+	return 0;
 }
 
 // --- completion queues ----------------------------------------------------------------------------
@@ -653,21 +687,23 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *ibv, ibv_qp_init_attr *attr, void *req
 	void *response, std::size_t response_size)
 {
 	auto &rings = own_part<kiw_create_qp_resp>(response, response_size);
+	const auto &own = own_part<kiw_create_qp_req>(request, request_size);
+	const bool is_ud = attr->qp_type == IBV_QPT_UD;
 	ibv_qp_cap &cap = attr->cap;
 	kiw_domain *domain = domain_of(pd);
 
 	if (const int error = check_qp(pd, *attr))
 		return error;
-	if (!domain)
+	if (!domain || !check_request(own, is_ud))
 		return EINVAL;
 	if (!num_qp.up(limits::qp))
 		return ENOMEM;
-	auto made = kiw::make<Qp>();
+	Qp *made = is_ud ? kiw::make<DatagramQp>().release() : kiw::make<Qp>().release();
 	if (!made) {
 		num_qp.down();
 		return ENOMEM;
 	}
-	Qp &qp = *made.release();
+	Qp &qp = *made;
 	if (attr->srq) {
 		qp.srq = &of(attr->srq);
 		cap.max_recv_wr = 0;
@@ -676,27 +712,28 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *ibv, ibv_qp_init_attr *attr, void *req
 	cap.max_send_sge = std::max(cap.max_send_sge, 1U);
 	cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
 	qp.core.own.pd = domain;
-	qp.core.own.cookie = own_part<kiw_create_qp_req>(request, request_size).cookie;
+	qp.core.own.cookie = own.cookie;
 	qp.core.sq.entries = roundup_pow_of_two(std::max(cap.max_send_wr, 1U));
-	qp.core.sq.head = KIW_SQ_HEAD;
+	qp.core.sq.head = is_ud ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
 	qp.core.sq.max_sge = static_cast<u8>(cap.max_send_sge);
 	qp.core.rq.entries = cap.max_recv_wr ? roundup_pow_of_two(cap.max_recv_wr) : 0;
 	qp.core.rq.max_sge = static_cast<u8>(cap.max_recv_sge);
-	const std::uint32_t stride = send_stride(cap);
+	const std::uint32_t stride = send_stride(qp.core.sq.head, cap);
 	// What the slots hold is what is granted.
 	cap.max_send_wr = qp.core.sq.entries;
 	cap.max_recv_wr = qp.core.rq.entries;
-	cap.max_inline_data = std::min(stride - std::uint32_t{KIW_SQ_HEAD}, limits::inline_data);
+	cap.max_inline_data = std::min(stride - std::uint32_t{qp.core.sq.head}, limits::inline_data);
 	qp.core.sq.max_inline = static_cast<u16>(cap.max_inline_data);
 	qp.caps = KIW_CAP_IMM | KIW_CAP_ATOMIC;
 	qp.use(of(attr->send_cq), of(attr->recv_cq));
 	qp.raise = raise_qp;
 	qp.user = ibv;
-	int error = number::take(qp.core.own.num);
+	const std::uint32_t recv_stride = kiw_rq_stride(cap.max_recv_sge);
+	int error = is_ud ? DatagramQp::of(qp).open(own) : number::take(qp.core.own.num);
 	if (!error) {
-		error = qp.make(stride, kiw_rq_stride(cap.max_recv_sge));
+		error = is_ud ? DatagramQp::of(qp).make(stride, recv_stride) : qp.make(stride, recv_stride);
 		if (error)
-			number::give_back(qp.core.own.num);
+			leave_number(qp);
 	}
 	if (error) {
 		qp.watched.put();
@@ -728,6 +765,8 @@ int ibv_cmd_destroy_qp(ibv_qp *ibv)
 
 	if (!qp)
 		return EINVAL;
+	if (qp->kind && DatagramQp::of(*qp).is_member())
+		return EBUSY;
 	{
 		Turn turn(qp->lock);
 
@@ -747,9 +786,11 @@ int ibv_cmd_destroy_qp(ibv_qp *ibv)
 	domain_of(ibv->pd)->users.fetch_sub(1, std::memory_order_relaxed);
 	if (qp->srq)
 		qp->srq->users.fetch_sub(1, std::memory_order_relaxed);
-	const std::uint32_t number = qp->core.own.num;
+	// A reference for its number, which nobody else gets before nobody finds it.
+	qp->watched.get();
 	qp->end();
-	number::give_back(number);
+	leave_number(*qp);
+	qp->watched.put();
 	num_qp.down();
 	return 0;
 }
@@ -760,6 +801,13 @@ int ibv_cmd_modify_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask, void *, std::siz
 	Qp &qp = of(ibv);
 	Peer named;
 
+	if (qp.kind) {
+		const int error = DatagramQp::of(qp).modify(*attr, mask);
+
+		if (!error && (mask & IBV_QP_STATE))
+			ibv->state = attr->qp_state;
+		return error;
+	}
 	if (names)
 		if (const int error = name_peer(qp, *attr, mask, named))
 			return error;
@@ -787,6 +835,8 @@ int ibv_cmd_query_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask, ibv_qp_init_attr 
 		attr->max_rd_atomic = static_cast<std::uint8_t>(std::min<u16>(qp.core.ord, UINT8_MAX));
 		attr->max_dest_rd_atomic = static_cast<std::uint8_t>(std::min<u16>(qp.core.ird, UINT8_MAX));
 		attr->path_mtu = IBV_MTU_4096;
+		if (qp.kind)
+			DatagramQp::of(qp).query(*attr, mask);
 		if (qp.by_number)
 			tell_peer(qp.peer, *attr, mask);
 		// Nothing is negotiated yet.
@@ -811,12 +861,21 @@ int ibv_cmd_query_qp(ibv_qp *ibv, ibv_qp_attr *attr, int mask, ibv_qp_init_attr 
 	return 0;
 }
 
-int ibv_cmd_attach_mcast(ibv_qp *, const ibv_gid *, std::uint16_t)
+/// Of verbs' groups, those of IPv4 are mapped.
+static bool may_attach(const ibv_qp *qp, const ibv_gid *gid)
 {
-	return EINVAL;
+	in6_addr group{};
+
+	std::memcpy(&group, gid->raw, sizeof(group));
+	return qp->qp_type == IBV_QPT_UD && is_group(group);
 }
 
-int ibv_cmd_detach_mcast(ibv_qp *, const ibv_gid *, std::uint16_t)
+int ibv_cmd_attach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid)
 {
-	return EINVAL;
+	return may_attach(qp, gid) ? DatagramQp::of(of(qp)).join(*gid, lid) : EINVAL;
+}
+
+int ibv_cmd_detach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid)
+{
+	return may_attach(qp, gid) ? DatagramQp::of(of(qp)).leave(*gid, lid) : EINVAL;
 }

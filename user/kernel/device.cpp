@@ -12,6 +12,7 @@
 #include "limits.hpp"
 #include "memory.hpp"
 #include "options.hpp"
+#include "private_abi.hpp"
 #include "session/sq.h"
 
 namespace kiwu {
@@ -66,6 +67,10 @@ void query_device(ibv_device_attr_ex &attr, std::size_t size)
 	base.device_cap_flags = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_SRQ_RESIZE;
 	base.max_pd = limits::pd;
 	base.max_pkeys = 1;
+	base.max_ah = limits::ah;
+	base.max_mcast_grp = limits::groups;
+	base.max_mcast_qp_attach = limits::groups;
+	base.max_total_mcast_qp_attach = limits::groups;
 	base.max_qp_rd_atom = limits::rd_atom;
 	base.max_qp_init_rd_atom = limits::rd_atom;
 	base.max_res_rd_atom = limits::rd_atom * limits::qp;
@@ -98,21 +103,35 @@ void query_port(ibv_port_attr &attr, std::size_t size)
 
 // --- the device and its events -------------------------------------------------------------------------------
 
-ibv_device device = {
-	._ops = {},
-	.node_type = IBV_NODE_RNIC,
-	.transport_type = IBV_TRANSPORT_IWARP,
-	.name = "kiwu0",
-	.dev_name = "kiwu0",
-	.dev_path = "",
-	.ibdev_path = "",
+// The provider's own name tells its direct verbs that the device is theirs.
+static constexpr kiw::pabi::DeviceOps device_ops = {.name = "kiwarp",
+	.match_min_abi_version = 0,
+	.match_max_abi_version = 0,
+	.match_table = nullptr,
+	.static_providers = nullptr,
+	.match_device = nullptr,
+	.alloc_context = nullptr,
+	.import_context = nullptr,
+	.alloc_device = nullptr,
+	.uninit_device = nullptr};
+static kiw::pabi::Device shown = {
+	.device =
+		{
+			._ops = {},
+			.node_type = IBV_NODE_RNIC,
+			.transport_type = IBV_TRANSPORT_IWARP,
+			.name = "kiwu0",
+			.dev_name = "kiwu0",
+			.dev_path = "",
+			.ibdev_path = "",
+		},
+	.ops = &device_ops,
+	.refcount = 0,
+	.list_entry = {},
+	.sysfs = nullptr,
+	.core_support = 0,
 };
-
-void forget_gids()
-{
-	gids.lock.~Lock();
-	::new (&gids.lock) kiw::Lock;
-}
+ibv_device &device = shown.device;
 
 bool show_device()
 {

@@ -13,7 +13,7 @@
 
 namespace kiwu {
 
-extern ibv_device device;
+extern ibv_device &device;
 
 /// An open device: the provider's context, and what the kernel has of a file.
 struct OpenDevice {

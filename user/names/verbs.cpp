@@ -545,14 +545,43 @@ KIW_NAME int ibv_destroy_ah(ibv_ah *ah)
 	return ours(ah) ? kiw::destroy_ah(ah) : NEXT(ibv_destroy_ah, ah);
 }
 
+static int init_ah_from_wc(std::uint8_t port, const ibv_wc &wc, const ibv_grh &grh, ibv_ah_attr &attr)
+{
+	attr = {};
+	attr.dlid = wc.slid;
+	attr.sl = wc.sl;
+	attr.src_path_bits = wc.dlid_path_bits;
+	attr.port_num = port;
+	if (!(wc.wc_flags & IBV_WC_GRH))
+		return 0;
+	const int slot = find_gid(grh.dgid);
+	// A group is no address of the receiver.
+	if (slot < 0)
+		return fail(EINVAL);
+	const std::uint32_t flow = ntohl(grh.version_tclass_flow);
+	attr.is_global = 1;
+	attr.grh.dgid = grh.sgid;
+	attr.grh.sgid_index = static_cast<std::uint8_t>(slot);
+	attr.grh.hop_limit = UINT8_MAX;
+	attr.grh.flow_label = flow & 0xfffff;
+	attr.grh.traffic_class = static_cast<std::uint8_t>(flow >> 20);
+	return 0;
+}
+
 KIW_NAME int ibv_init_ah_from_wc(ibv_context *context, std::uint8_t port, ibv_wc *wc, ibv_grh *grh, ibv_ah_attr *attr)
 {
-	return ours(context) ? fail(EOPNOTSUPP) : NEXT(ibv_init_ah_from_wc, context, port, wc, grh, attr);
+	if (!ours(context))
+		return NEXT(ibv_init_ah_from_wc, context, port, wc, grh, attr);
+	return init_ah_from_wc(port, *wc, *grh, *attr);
 }
 
 KIW_NAME ibv_ah *ibv_create_ah_from_wc(ibv_pd *pd, ibv_wc *wc, ibv_grh *grh, std::uint8_t port)
 {
-	return ours(pd) ? fail<ibv_ah>(EOPNOTSUPP) : NEXT(ibv_create_ah_from_wc, pd, wc, grh, port);
+	ibv_ah_attr attr;
+
+	if (!ours(pd))
+		return NEXT(ibv_create_ah_from_wc, pd, wc, grh, port);
+	return init_ah_from_wc(port, *wc, *grh, attr) ? nullptr : kiw::create_ah(pd, &attr);
 }
 
 KIW_NAME int ibv_attach_mcast(ibv_qp *qp, const ibv_gid *gid, std::uint16_t lid)
