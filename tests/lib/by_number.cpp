@@ -2,21 +2,12 @@
 #include "by_number.hpp"
 
 #include <cerrno>
-#include <cstdlib>
 #include <random>
 
 namespace number {
 
-/// The device without a module has both hosts' addresses; KIWARP_TEST_DEVICE names it.
-static std::string device_for(const std::string &device)
-{
-	const char *only = std::getenv("KIWARP_TEST_DEVICE");
-
-	return only ? only : device;
-}
-
 End::End(const std::string &device, const std::string &address, std::uint32_t depth)
-	: Endpoint(vt::open_device(device_for(device)),
+	: Endpoint(vt::open_device(device),
 		  [depth](ibv_context *context) {
 			  return vt::Queues{.send = vt::make_cq(context, static_cast<int>(4 * depth))};
 		  }),

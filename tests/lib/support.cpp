@@ -203,8 +203,11 @@ bool readable(int fd)
 
 // --- objects --------------------------------------------------------------------------------------
 
-Context open_device(const std::string &name)
+Context open_device(const std::string &wanted)
 {
+	// The device without a module has the addresses of both hosts.
+	const char *only = std::getenv("KIWARP_TEST_DEVICE");
+	const std::string name = only ? only : wanted;
 	int count = 0;
 	ibv_device **list = ibv_get_device_list(&count);
 	ibv_context *context = nullptr;

@@ -413,7 +413,7 @@ TEST_F(Numbers, WithoutADescriptorThereAreNone)
 
 	ASSERT_TRUE(cq);
 	attr.send_cq = attr.recv_cq = cq;
-	for (const ibv_qp_type type : {IBV_QPT_RC}) {
+	for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UD}) {
 		attr.qp_type = type;
 		getrlimit(RLIMIT_NOFILE, &before);
 		none = before;
