@@ -105,6 +105,11 @@ inline ssize_t recv(int fd, void *to, std::size_t n)
 	return call(SYS_recvfrom, fd, to, n, MSG_DONTWAIT, nullptr, nullptr);
 }
 
+inline ssize_t recvmsg(int fd, msghdr *message)
+{
+	return call(SYS_recvmsg, fd, message, MSG_DONTWAIT);
+}
+
 inline ssize_t send(int fd, const void *from, std::size_t n)
 {
 	return call(SYS_sendto, fd, from, n, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
