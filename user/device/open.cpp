@@ -72,8 +72,9 @@ ibv_context *open_device()
 	context.num_comp_vectors = static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
 	context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	::pthread_mutex_init(&context.mutex, nullptr);
-	open->context.features = KIW_FEATURE_UD | KIW_FEATURE_UD_IMM | KIW_FEATURE_RECORD | KIW_FEATURE_SRQ | KIW_FEATURE_IMM | KIW_FEATURE_ATOMIC | KIW_FEATURE_MW |
-				 KIW_FEATURE_SRQ_RESIZE | KIW_FEATURE_CQ_TIME;
+	open->context.features = KIW_FEATURE_UD | KIW_FEATURE_UD_IMM | KIW_FEATURE_RECORD | KIW_FEATURE_SRQ |
+				 KIW_FEATURE_IMM | KIW_FEATURE_ATOMIC | KIW_FEATURE_MW | KIW_FEATURE_SRQ_RESIZE |
+				 KIW_FEATURE_CQ_TIME;
 	set_operations(&context);
 	return &open.release()->context.ibv;
 }

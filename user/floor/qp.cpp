@@ -208,7 +208,7 @@ bool end_all()
 	return any;
 }
 
-/// Before the use of the region ends: who removes it then finds either the use or this.
+/// Called before the use of the region ends: a thread that removes the region then finds either the use or this count.
 void Qp::will_lend()
 {
 	if (lends_)

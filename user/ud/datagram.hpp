@@ -3,7 +3,7 @@
 // Datagram queue pairs: a UDP socket in place of a stream (datagram.md). Its port is the queue pair's number. No
 // datagram is ever answered, and none ends the queue pair.
 //
-// The lock is that of a queue pair, and who takes it does what is due; sending is in send.cpp, receiving in
+// The lock is that of a queue pair; the thread that takes it does what is due. Sending is in send.cpp, receiving in
 // receive.cpp, memberships of groups in group.cpp.
 #pragma once
 

@@ -41,7 +41,7 @@ public:
 	bool take(const RecordKey &key, const kiw_dgram &d, const std::uint8_t *payload);
 	/// Whether no message is incomplete
 	bool none() const { return !incomplete_; }
-	/// Incomplete messages complete whose time is over. Returns when to look again, or never.
+	/// Incomplete messages complete when their time is over. Returns when to look again, or never.
 	Time report_late(Time time);
 	/// Incomplete messages complete as flushed.
 	void flush();
