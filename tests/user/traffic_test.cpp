@@ -347,7 +347,8 @@ public:
 	{
 		// Its accept() returns even where nobody has connected.
 		shutdown(listener_, SHUT_RDWR);
-		answering_.join();
+		if (answering_.joinable())
+			answering_.join();
 		close(listener_);
 		close(fd_);
 	}
@@ -359,6 +360,7 @@ public:
 		std::array<std::uint8_t, 65536> part{};
 		ssize_t got = 0;
 
+		answering_.join();
 		while ((got = recv(fd_, part.data(), part.size(), 0)) > 0)
 			bytes.insert(bytes.end(), part.begin(), part.begin() + got);
 		if (got < 0)
