@@ -8,7 +8,7 @@
 #include <cstring>
 #include <link.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SANITIZED
 #define REAL(name) __interceptor_##name
 #define REAL_ALIGNED __interceptor_aligned_alloc
 #else

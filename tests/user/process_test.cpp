@@ -415,6 +415,9 @@ bool sends_and_receives(Pair &pair)
 
 TEST(Process, AChildOpensTheDeviceForItself)
 {
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "ThreadSanitizer takes a child's threads for its parent's";
+#endif
 	Pair pair;
 
 	ASSERT_TRUE(sends_and_receives(pair));
@@ -436,6 +439,9 @@ TEST(Process, AChildOpensTheDeviceForItself)
 
 TEST(Process, AChildIsForkedWhileThreadsAreBusy)
 {
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "ThreadSanitizer takes a child's threads for its parent's";
+#endif
 	Pair pair;
 	Memory from(pair.client.id->pd, 64), to(pair.server.id->pd, 64);
 	std::atomic<bool> stop = false;
