@@ -85,7 +85,7 @@ finish() {
 
 gtests() {
 	if [ -n "$ONLY" ]; then
-		"$1" --gtest_filter="$ONLY" --gtest_list_tests | grep -q '^  ' || return 0
+		"$@" --gtest_filter="$ONLY" --gtest_list_tests | grep -q '^  ' || return 0
 		: >"$PICKED"
 		set -- "$@" --gtest_filter="$ONLY"
 	fi

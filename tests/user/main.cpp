@@ -6,6 +6,9 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 #include "peer.hpp"
 
@@ -19,5 +22,10 @@ int main(int argc, char **argv)
 	const char *options = std::getenv("KIWARP_USER");
 	::setenv("KIWARP_USER", (std::string("receive_wait=60 ") + (options ? options : "")).c_str(), 1);
 	testing::InitGoogleTest(&argc, argv);
-	return RUN_ALL_TESTS();
+	const int failed = RUN_ALL_TESTS();
+#ifdef __SANITIZE_ADDRESS__
+	// Children of fork() forget what their parent had: for them, nobody looks for leaks at exit().
+	return __lsan_do_recoverable_leak_check() || failed;
+#endif
+	return failed;
 }
