@@ -73,6 +73,16 @@ constexpr Rule rules[] = {
 	{0, "verbs-connections", "", 0, 0, "", "plain", at_least(1)},
 	{0, "verbs-latency", "", 0, 0, "", "plain", at_most(1.1)},
 	{0, "verbs-rate", "", 0, 0, "", "plain", at_least(0.95)},
+	{1, "user-cpu", "", 65536, 0, "off", "tcp", at_most(1.2)},
+	{1, "user-cpu", "", 65536, 0, "on", "tcp", at_most(1.6)},
+	{1, "user-cpu", "", 1048576, 0, "off", "tcp", at_most(1.25)},
+	{1, "user-cpu", "", 1048576, 0, "on", "tcp", at_most(1.6)},
+	{1, "user-cpu", "", 0, 0, "off", "tcp", at_most(1.15)},
+	{1, "user-lists", "", 0, 0, "off", "tcp", at_most(0.067)},
+	{1, "user-latency", "send", 0, 0, "", "tcp", at_most(1.25)},
+	{1, "user-latency", "send", 0, 0, "", "blocking", at_most(0.85)},
+	{1, "user-latency", "send_events", 0, 0, "", "tcp", at_most(1.5)},
+	{1, "user-latency", "write", 0, 0, "", "send", at_most(2)},
 };
 
 /// Pipes that have targets; what others carry is shown
@@ -103,10 +113,15 @@ std::optional<Target> target_of(const Cell &c, std::string_view rival)
 	return std::nullopt;
 }
 
+bool is_latency(const Cell &c)
+{
+	return c.group == "latency" || c.group == "user-latency";
+}
+
 /// The cell in which those compete that know neither kinds of operation nor a CRC
 Cell stream_cell(Cell c)
 {
-	c.kind = c.group == "latency" && c.kind.ends_with("_events") ? "stream_events" : "stream";
+	c.kind = is_latency(c) && c.kind.ends_with("_events") ? "stream_events" : "stream";
 	c.crc = "none";
 	return c;
 }
@@ -127,8 +142,10 @@ std::string tcp_name(const Cell &c)
 {
 	if (c.group == "latency" && c.kind == "read")
 		return "TCP, spinning, whole round trip";
-	if (c.group == "latency")
+	if (is_latency(c))
 		return c.kind.ends_with("_events") ? "TCP, blocking" : "TCP, spinning";
+	if (c.group.starts_with("user-"))
+		return "TCP, send and recv";
 	if (c.group == "rate")
 		return "TCP, one socket's sends";
 	if (c.group == "connections" || c.group == "memory")
@@ -221,6 +238,18 @@ std::vector<Rival> rivals(const Results &results, const Cell &c)
 
 		write.kind = "write";
 		add("write", "our own Write", find(results, write, "ours"));
+	}
+	if (c.group == "user-latency" && c.kind == "send") {
+		Cell blocking = stream_cell(c);
+
+		blocking.kind = "stream_events";
+		add("blocking", "TCP, blocking", find(results, blocking, "tcp"));
+	}
+	if (c.group == "user-latency" && c.kind == "write") {
+		Cell send = c;
+
+		send.kind = "send";
+		add("send", "our own Send", find(results, send, "ours"));
 	}
 	add("rc", connected_name(c), connected_runs(results, c));
 	add("plain", plain_name(c), find(results, c, "plain"));
