@@ -326,7 +326,8 @@ bool Qp::take()
 		// The call that failed to send has had the socket's error.
 		if (eof_ && broken_)
 			error_ = ECONNRESET;
-		more_ = got > 0;
+		// A thread that polls comes again; what comes behind less than was asked for wakes the understudy.
+		more_ = got > 0 && (!polled_ || static_cast<std::size_t>(got) == room);
 	}
 	feed();
 	if (waited && !kiw_receive_waits(&ss.rx))
@@ -579,6 +580,7 @@ bool Qp::unlock(bool receive)
 	const std::uint32_t before = taken_;
 
 	settle(receive);
+	polled_ = false;
 	await_acks();
 	const bool any = before != taken_;
 	const bool left_over = left_over_ && has_stream();
@@ -622,6 +624,7 @@ bool Qp::poll()
 		lock.unlock();
 		return false;
 	}
+	polled_ = true;
 	return unlock(true);
 }
 

@@ -226,7 +226,8 @@ private:
 
 	std::uint8_t *stage_ = nullptr;
 	std::uint32_t stage_first_ = 0, stage_used_ = 0;
-	bool more_ = false; // the socket may have more
+	bool more_ = false;   // the socket may have more
+	bool polled_ = false; // the thread that has the lock polls
 	bool eof_ = false;
 	int error_ = 0;	      // of the socket
 	bool broken_ = false; // TCP takes nothing any more
