@@ -591,6 +591,36 @@ TEST(Connect, ARequestThatWaitsMovesWithItsListener)
 }
 
 // One thread fetches the events that another one's identifiers have, until they go.
+TEST(Connect, AChannelGoesWhileItsThreadIsOnTheWayThere)
+{
+	static std::atomic<bool> acknowledged, refused;
+	rdma_event_channel *channel = rdma_create_event_channel();
+	rdma_cm_id *id = nullptr;
+	sockaddr_in address{};
+
+	address.sin_family = AF_INET;
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	acknowledged = refused = false;
+	ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+	// As rping's, it waits there for ever.
+	std::thread([channel] {
+		rdma_cm_event *event = nullptr;
+
+		if (rdma_get_cm_event(channel, &event) == 0 && rdma_ack_cm_event(event) == 0) {
+			acknowledged = true;
+			std::this_thread::sleep_for(std::chrono::milliseconds(1));
+			rdma_get_cm_event(channel, &event);
+		}
+		refused = true;
+	}).detach();
+	ASSERT_EQ(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&address), 1000), 0);
+	ASSERT_TRUE(eventually([] { return acknowledged.load(); }));
+	rdma_destroy_id(id);
+	rdma_destroy_event_channel(channel);
+	std::this_thread::sleep_for(std::chrono::milliseconds(100));
+	EXPECT_FALSE(refused);
+}
+
 TEST(Connect, AnIdentifierGoesWhileItsEventIsFetched)
 {
 	rdma_event_channel *channel = rdma_create_event_channel();

@@ -95,6 +95,25 @@ int get(int fd, int level, int option, T &value)
 	return static_cast<int>(call(SYS_getsockopt, fd, level, option, &value, &length));
 }
 
+inline pid_t gettid()
+{
+	return static_cast<pid_t>(call(SYS_gettid));
+}
+
+/// Whether this process has a thread of that number
+inline bool has_thread(pid_t thread)
+{
+	return call(SYS_tgkill, ::getpid(), thread, 0) == 0;
+}
+
+/// Sleeps for less than a second.
+inline void nap(long nanoseconds)
+{
+	const timespec time = {.tv_sec = 0, .tv_nsec = nanoseconds};
+
+	call(SYS_nanosleep, &time, nullptr);
+}
+
 inline int shutdown(int fd, int how)
 {
 	return static_cast<int>(call(SYS_shutdown, fd, how));

@@ -228,6 +228,16 @@ void Id::end()
 
 // --- events ---------------------------------------------------------------------------------------
 
+void EventChannel::await_fetcher() const
+{
+	const Time end = now() + 10 * millisecond;
+	const pid_t thread = fetcher.load(std::memory_order_relaxed);
+
+	while (thread && thread != sys::gettid() && !looking.load(std::memory_order_relaxed) && now() < end &&
+		sys::has_thread(thread))
+		sys::nap(50 * microsecond);
+}
+
 bool Id::tell(rdma_cm_event_type type, int status, const rdma_conn_param &param, Id *child)
 {
 	auto event = kiw::make<CmEvent>();

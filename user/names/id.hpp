@@ -21,6 +21,12 @@ struct EventChannel {
 	rdma_event_channel ibv{};
 	EventQueue queue;
 	kiw::Origin origin;
+	std::atomic<pid_t> fetcher = 0;	   // the thread that has fetched the last event
+	std::atomic<bool> looking = false; // a thread has asked for another since
+
+	/// Called before the channel goes. A thread that has acknowledged its event may be on its way back to the
+	/// channel, as rping's is; it gets 10 ms to arrive there, where it then waits for ever.
+	void await_fetcher() const;
 
 	static EventChannel &from(rdma_event_channel *channel) { return *reinterpret_cast<EventChannel *>(channel); }
 };

@@ -176,23 +176,32 @@ KIW_NAME rdma_event_channel *rdma_create_event_channel()
 
 KIW_NAME void rdma_destroy_event_channel(rdma_event_channel *channel)
 {
-	if (!EventChannel::from(channel).origin.inherited())
-		kiw::destroy(&EventChannel::from(channel));
+	EventChannel &going = EventChannel::from(channel);
+
+	if (going.origin.inherited())
+		return;
+	going.await_fetcher();
+	kiw::destroy(&going);
 }
 
 KIW_NAME int rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **event)
 {
+	EventChannel &from = EventChannel::from(channel);
 	Event *taken = nullptr;
 
 	if (!event)
 		return result(EINVAL);
-	if (EventChannel::from(channel).origin.inherited())
+	if (from.origin.inherited())
 		return result(EPERM);
 	const auto count = [](Event &told) {
 		CmEvent::from(told).of->events_fetched++;
 	};
-	if (const int error = EventChannel::from(channel).queue.take(taken, count))
+	from.looking.store(true, std::memory_order_relaxed);
+	// Where it fails, the channel may be gone.
+	if (const int error = from.queue.take(taken, count))
 		return result(error);
+	from.fetcher.store(sys::gettid(), std::memory_order_relaxed);
+	from.looking.store(false, std::memory_order_relaxed);
 	CmEvent &fetched = CmEvent::from(*taken);
 	Id &of = *fetched.of;
 	*event = &fetched.told;
