@@ -6,12 +6,15 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "allocation.hpp"
@@ -318,6 +321,49 @@ TEST_F(Shortage, OfDescriptorsForAListener)
 	rdma_ack_cm_event(event);
 	rdma_destroy_ep(served);
 	undo(channel, id);
+}
+
+/// Connects so many times, says nothing, and waits to be killed.
+[[noreturn]] void be_strangers(std::uint16_t port, unsigned count)
+{
+	sockaddr_in address{};
+
+	address.sin_family = AF_INET;
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	address.sin_port = port;
+	while (count-- > 0) {
+		const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+		::connect(fd, reinterpret_cast<const sockaddr *>(&address), sizeof(address));
+	}
+	for (;;)
+		::pause();
+}
+
+TEST_F(Shortage, StrangersLeaveDescriptors)
+{
+	Descriptors descriptors;
+	constexpr unsigned room = 200;
+	const std::uint16_t port = rdma_get_src_port(other.listener);
+	const pid_t strangers = ::fork();
+
+	if (strangers == 0)
+		be_strangers(port, room + 64);
+	Descriptors::leave(room);
+	std::this_thread::sleep_for(std::chrono::milliseconds(300));
+	unsigned left = 0;
+	std::vector<int> taken;
+	for (int fd; (fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0; left++)
+		taken.push_back(fd);
+	for (const int fd : taken)
+		::close(fd);
+	// The limit counts those that were open before, too.
+	EXPECT_GE(left, room / 2);
+	EXPECT_LT(left, room);
+	EXPECT_TRUE(sends_and_receives(other));
+	::kill(strangers, SIGKILL);
+	ASSERT_EQ(::waitpid(strangers, nullptr, 0), strangers);
+	EXPECT_EQ(make_connection(), 0);
 }
 
 TEST_F(Shortage, OfMemoryForObjects)

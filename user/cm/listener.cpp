@@ -5,6 +5,7 @@
 // complete holds up later ones for a moment only.
 #include <algorithm>
 #include <cerrno>
+#include <sys/resource.h>
 
 #include "count.hpp"
 #include "endpoint.hpp"
@@ -25,6 +26,14 @@ constexpr int least_backlog = 128;
 constexpr Time order_patience = 20 * millisecond;
 // After which something is tried again that failed for want of memory or descriptors
 constexpr Time pause = 20 * millisecond;
+
+/// Peers that haven't said who they are have at most a quarter of the process's descriptors; TCP keeps the others.
+bool leaves_descriptors(std::uint32_t waiting)
+{
+	rlimit limit{};
+
+	return ::getrlimit(RLIMIT_NOFILE, &limit) || waiting < limit.rlim_cur / 4;
+}
 
 } // namespace
 
@@ -77,7 +86,10 @@ void Listener::on_event(Watched &watched, std::uint32_t)
 
 	for (int i = 0; i < accept_batch; i++) {
 		l.lock.lock();
-		const int socket = l.fd_ < 0 ? -EAGAIN : sys::accept(l.fd_, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int socket = -EAGAIN;
+		if (l.fd_ >= 0)
+			socket = leaves_descriptors(l.waiting_) ? sys::accept(l.fd_, SOCK_CLOEXEC | SOCK_NONBLOCK)
+								: -EMFILE;
 		l.lock.unlock();
 		if (socket == -EAGAIN)
 			return;
