@@ -36,8 +36,6 @@ constexpr Time redial_pause = 2 * millisecond;
 // Bytes that are dropped before others get their turn
 constexpr std::size_t drop_at_once = 1 << 20;
 
-constexpr std::uint32_t all_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
-
 int tcp_state(int fd)
 {
 	tcp_info info{};
@@ -326,7 +324,7 @@ void Endpoint::begin_linger(Remains &remains)
 {
 	remains_ = remains;
 	remains = {};
-	if (!watches_ && understudy::watch(watched, fd, all_events)) {
+	if (!watches_ && understudy::watch(watched, fd, understudy::stream_events)) {
 		close(true);
 		return;
 	}
@@ -382,12 +380,10 @@ void Endpoint::close(bool reset)
 		understudy::unwatch(watched, fd);
 	watches_ = false;
 	if (fd >= 0) {
-		if (reset) {
-			constexpr struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-
-			sys::set(fd, SOL_SOCKET, SO_LINGER, at_once);
-		}
-		sys::close(fd);
+		if (reset)
+			sys::reset(fd);
+		else
+			sys::close(fd);
 	}
 	fd = -1;
 	if (ending_)
@@ -600,7 +596,7 @@ int Endpoint::connect(void *user, Qp &qp, int socket, const Address &local, cons
 		if (!error)
 			error = ep.bind_qp(qp);
 		if (!error)
-			error = understudy::watch(ep.watched, socket, all_events);
+			error = understudy::watch(ep.watched, socket, understudy::stream_events);
 		if (!error) {
 			ep.watches_ = true;
 			ep.fd = socket;
@@ -625,19 +621,6 @@ int Endpoint::connect(void *user, Qp &qp, int socket, const Address &local, cons
 
 // --- the responder --------------------------------------------------------------------------------
 
-void Endpoint::serve(Listener &listener, int socket)
-{
-	constexpr struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-	auto *made = make<Endpoint>();
-
-	if (made) {
-		made->begin_serving(listener, socket);
-	} else {
-		sys::set(socket, SOL_SOCKET, SO_LINGER, at_once);
-		sys::close(socket);
-	}
-}
-
 void Endpoint::begin_serving(Listener &listener, int socket)
 {
 	Turn turn(lock);
@@ -659,7 +642,7 @@ void Endpoint::begin_serving(Listener &listener, int socket)
 	}
 	listener.watched.get();
 	listener_ = &listener;
-	if (understudy::watch(watched, socket, all_events)) {
+	if (understudy::watch(watched, socket, understudy::stream_events)) {
 		end(0, End::reset);
 		return;
 	}
@@ -892,7 +875,7 @@ void Endpoint::run_open(std::uint32_t news)
 	}
 }
 
-void Endpoint::run(std::uint32_t, std::uint32_t news)
+void Endpoint::run(std::uint32_t news)
 {
 	if ((news & stream_aborted) && state < State::linger) {
 		end(ECONNABORTED, End::fin);
@@ -932,7 +915,7 @@ void Endpoint::run(std::uint32_t, std::uint32_t news)
 		understudy::at(watched, deadline_);
 }
 
-void Endpoint::on_event(Watched &watched, std::uint32_t what)
+void Endpoint::on_event(Watched &watched, std::uint32_t)
 {
 	Endpoint &ep = of(watched);
 	bool retires = false;
@@ -940,7 +923,7 @@ void Endpoint::on_event(Watched &watched, std::uint32_t what)
 		Turn turn(ep.lock);
 		const bool was_dead = ep.state == State::dead;
 
-		ep.run(what, ep.inbox.take());
+		ep.run(ep.inbox.take());
 		ep.report();
 		// Once, when there is nothing left to do or to tell.
 		if (ep.state == State::dead && was_dead && !ep.owed_ && ep.alive_) {

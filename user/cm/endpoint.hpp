@@ -24,6 +24,7 @@
 #include "memory.hpp"
 #include "proto/mpa.h"
 #include "qp.hpp"
+#include "sys.hpp"
 #include "turn_lock.hpp"
 #include "understudy.hpp"
 
@@ -108,6 +109,7 @@ struct Endpoint {
 	static int connect(void *user, Qp &qp, int socket, const Address &local, const Address &remote,
 		const Wanted &wanted, Endpoint *&endpoint);
 	/// The endpoint of a connection that TCP has accepted for a listener; takes the socket in any case.
+	template <typename T = Endpoint>
 	static void serve(Listener &listener, int socket);
 
 	/// The user decides on a request. Returns 0 or an errno value, and the request is rejected then.
@@ -143,7 +145,7 @@ protected:
 	static void on_release(Watched &watched);
 	void begin_serving(Listener &listener, int socket);
 
-	void run(std::uint32_t what, std::uint32_t news);
+	void run(std::uint32_t news);
 	void run_connect();
 	void run_accept();
 	void run_open(std::uint32_t news);
@@ -259,6 +261,15 @@ T *Endpoint::make()
 		return nullptr;
 	made->startup_ = startup.release();
 	return made.release();
+}
+
+template <typename T>
+void Endpoint::serve(Listener &listener, int socket)
+{
+	if (T *made = make<T>())
+		made->begin_serving(listener, socket);
+	else
+		sys::reset(socket);
 }
 
 } // namespace kiwu

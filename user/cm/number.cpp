@@ -42,8 +42,6 @@ constexpr Time early_patience = 2 * second;
 // The port of all modules
 constexpr std::uint16_t module_port = 19287;
 
-constexpr std::uint32_t all_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
-
 std::uint64_t random64()
 {
 	std::uint64_t value = 0;
@@ -174,7 +172,7 @@ int Dialer::compose_and_dial()
 	set_class(fd, remote, peer.path.traffic_class);
 	int error = -sys::bind(fd, &local.any, local.length());
 	if (!error)
-		error = understudy::watch(watched, fd, all_events);
+		error = understudy::watch(watched, fd, understudy::stream_events);
 	if (error)
 		return error;
 	watches_ = true;
@@ -184,15 +182,11 @@ int Dialer::compose_and_dial()
 
 void Dialer::break_off()
 {
-	constexpr struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-
 	if (watches_)
 		understudy::unwatch(watched, fd);
 	watches_ = false;
-	if (fd >= 0) {
-		sys::set(fd, SOL_SOCKET, SO_LINGER, at_once);
-		sys::close(fd);
-	}
+	if (fd >= 0)
+		sys::reset(fd);
 	fd = -1;
 	limit(never);
 	state = State::dial_wait;
@@ -381,7 +375,6 @@ int Dialer::begin(Qp &qp, const ibv_qp_attr &attr, int mask, const Peer &named)
 struct Answerer : Endpoint {
 	Answerer() noexcept : Endpoint(role) {}
 
-	static void serve(Listener &listener, int socket);
 	/// Whether it is a Request of a queue pair's named peer
 	bool meets(const Peer &peer) const
 	{
@@ -587,26 +580,13 @@ void Answerer::run()
 	}
 }
 
-void Answerer::serve(Listener &listener, int socket)
-{
-	constexpr struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-	auto *made = make<Answerer>();
-
-	if (made) {
-		made->begin_serving(listener, socket);
-		return;
-	}
-	sys::set(socket, SOL_SOCKET, SO_LINGER, at_once);
-	sys::close(socket);
-}
-
 } // namespace
 
 // --- verbs ----------------------------------------------------------------------------------------
 
 int take(std::uint32_t &number)
 {
-	return port::take_number(number, Answerer::serve);
+	return port::take_number(number, Endpoint::serve<Answerer>);
 }
 
 void give_back(std::uint32_t number)

@@ -148,13 +148,14 @@ void refresh_gids()
 
 } // namespace
 
-bool query_gid(std::uint32_t index, ibv_gid &gid)
+bool query_gid(std::uint32_t index, ibv_gid &gid, Time age)
 {
 	kiw::Guard guard(gids.lock);
 
 	if (index >= limits::gids)
 		return false;
-	refresh_gids();
+	if (!age || now() - gids.looked > age)
+		refresh_gids();
 	gid = gids.slot[index];
 	return true;
 }

@@ -11,8 +11,9 @@
 
 namespace kiwu {
 
-/// Address of a GID's slot. Returns false for a slot beyond the table; an empty slot is zeros.
-bool query_gid(std::uint32_t index, ibv_gid &gid);
+/// Address of a GID's slot. age: how old the table may be. Returns false for a slot beyond the table; an empty slot is
+/// zeros.
+bool query_gid(std::uint32_t index, ibv_gid &gid, Time age = 0);
 /// The first slot of an address, or -1
 int find_gid(const ibv_gid &gid);
 /// Index of the interface with the address in a slot, or 0

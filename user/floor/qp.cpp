@@ -39,8 +39,6 @@ constexpr Time first_pause = 50 * microsecond, longest_pause = millisecond;
 // After which something is tried again that failed for want of memory
 constexpr Time memory_pause = millisecond;
 
-constexpr std::uint32_t all_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
-
 // Protects which queue pairs exist; outside of their locks.
 constinit kiw::Lock existence;
 constinit Table<Qp> numbers;
@@ -298,8 +296,8 @@ bool Qp::send_some(int most)
 
 // --- receiving ------------------------------------------------------------------------------------
 
-/// Takes what the socket has, and gives it to the session. Returns whether there was anything.
-bool Qp::take()
+/// Takes what the socket has, and gives it to the session.
+void Qp::take()
 {
 	const bool waited = kiw_receive_waits(&ss.rx);
 	ssize_t got = -EAGAIN;
@@ -309,7 +307,7 @@ bool Qp::take()
 	if (!waited && !eof_ && !error_) {
 		if (!stage_ && !(stage_ = take_stage())) {
 			late(memory_pause);
-			return false;
+			return;
 		}
 		if (stage_first_) {
 			std::memmove(stage_, stage_ + stage_first_, stage_used_);
@@ -336,7 +334,6 @@ bool Qp::take()
 		take_end(error_);
 	else if (eof_ && !error_ && kiw_tx_awaits(&ss))
 		look_for_reset();
-	return got >= 0;
 }
 
 /// The peer has closed its direction, and may have reset the connection since: what it hasn't acknowledged it won't.
@@ -661,7 +658,7 @@ void Qp::unmute()
 	kiw::Guard guard(watch_lock_);
 
 	muted_.store(false, std::memory_order_relaxed);
-	understudy::rewatch(watched, fd, all_events);
+	understudy::rewatch(watched, fd, understudy::stream_events);
 }
 
 /// Time has passed: the thread that polled for it may have ceased to.
@@ -809,7 +806,7 @@ int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first
 		kiw::Guard guard(watch_lock_);
 
 		muted_.store(false, std::memory_order_relaxed);
-		error = understudy::watch(watched, fd, all_events);
+		error = understudy::watch(watched, fd, understudy::stream_events);
 	}
 	if (error) {
 		// Nothing has been sent or taken.

@@ -182,7 +182,7 @@ private:
 	bool has_stream() const { return fd >= 0; }
 	bool is_over() const;
 	bool send_some(int batches);
-	bool take();
+	void take();
 	void feed();
 	void take_end(int error);
 	void look_for_reset();

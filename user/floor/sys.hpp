@@ -114,6 +114,15 @@ inline void nap(long nanoseconds)
 	call(SYS_nanosleep, &time, nullptr);
 }
 
+/// Closes a TCP connection by a reset.
+inline void reset(int fd)
+{
+	constexpr struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+
+	set(fd, SOL_SOCKET, SO_LINGER, at_once);
+	close(fd);
+}
+
 inline int shutdown(int fd, int how)
 {
 	return static_cast<int>(call(SYS_shutdown, fd, how));

@@ -57,6 +57,9 @@ int start();
 /// Whether it was started.
 bool runs();
 
+/// What is watched of a stream
+inline constexpr std::uint32_t stream_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
+
 /// Has a descriptor watched, edge-triggered, for EPOLL*. Returns 0 or an errno value.
 int watch(Watched &watched, int fd, std::uint32_t events);
 /// Changes for what; what is there already is told.

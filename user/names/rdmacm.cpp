@@ -410,8 +410,8 @@ KIW_NAME int rdma_listen(rdma_cm_id *ibv, int backlog)
 	if (!error) {
 		// Those that it accepts are no obstacle for the next listener.
 		sys::set(id.socket, SOL_SOCKET, SO_REUSEADDR, on);
-		error = Listener::open(
-			&id, id.socket, backlog <= 0 || backlog > most ? most : backlog, Endpoint::serve, id.listener);
+		error = Listener::open(&id, id.socket, backlog <= 0 || backlog > most ? most : backlog,
+			Endpoint::serve<>, id.listener);
 	}
 	if (!error) {
 		id.socket = -1;

@@ -167,24 +167,30 @@ KIW_NAME int ibv_query_gid(ibv_context *context, std::uint8_t port, int index, i
 	return 0;
 }
 
-KIW_NAME int _ibv_query_gid_ex(ibv_context *context, std::uint32_t port, std::uint32_t index, ibv_gid_entry *entry,
-	std::uint32_t flags, std::size_t size)
+/// age: how old the table may be. Returns 0 or an errno value.
+static int gid_entry(std::uint32_t index, ibv_gid_entry *entry, std::size_t size, Time age)
 {
 	ibv_gid_entry full{};
 
-	if (!ours(context))
-		return NEXT(_ibv_query_gid_ex, context, port, index, entry, flags, size);
-	if (port != 1 || flags || !query_gid(index, full.gid))
+	if (!query_gid(index, full.gid, age))
 		return EINVAL;
 	if (!full.gid.global.subnet_prefix && !full.gid.global.interface_id)
 		return ENODATA;
 	full.gid_index = index;
-	full.port_num = port;
+	full.port_num = 1;
 	// iWARP's GIDs are of no RoCE.
 	full.gid_type = IBV_GID_TYPE_IB;
 	full.ndev_ifindex = interface_of(index);
 	std::memcpy(entry, &full, std::min(size, sizeof(full)));
 	return 0;
+}
+
+KIW_NAME int _ibv_query_gid_ex(ibv_context *context, std::uint32_t port, std::uint32_t index, ibv_gid_entry *entry,
+	std::uint32_t flags, std::size_t size)
+{
+	if (!ours(context))
+		return NEXT(_ibv_query_gid_ex, context, port, index, entry, flags, size);
+	return port != 1 || flags ? EINVAL : gid_entry(index, entry, size, 0);
 }
 
 KIW_NAME ssize_t _ibv_query_gid_table(
@@ -198,10 +204,11 @@ KIW_NAME ssize_t _ibv_query_gid_table(
 	if (flags)
 		return -EINVAL;
 	query_port(port, sizeof(port));
+	// The host is asked once, for the first of them.
 	for (std::uint32_t i = 0; found < most && i < static_cast<std::uint32_t>(port.gid_tbl_len); i++) {
 		auto *entry = reinterpret_cast<ibv_gid_entry *>(reinterpret_cast<std::byte *>(entries) + found * size);
 
-		if (_ibv_query_gid_ex(context, 1, i, entry, 0, size) == 0)
+		if (gid_entry(i, entry, size, i ? second : 0) == 0)
 			found++;
 	}
 	return static_cast<ssize_t>(found);

@@ -22,8 +22,6 @@ constexpr int socket_buffer = 16 * 65536;
 constexpr int send_budget = 256;
 // After which something is tried again that failed for want of memory
 constexpr Time memory_pause = 20 * millisecond;
-
-constexpr std::uint32_t all_events = EPOLLIN | EPOLLOUT;
 // librdmacm assumes that each queue pair of iWARP has access rights and no Q_Key; then it means this one.
 constexpr std::uint32_t rdma_udp_qkey = 0x01234567;
 
@@ -130,7 +128,7 @@ int DatagramQp::make(std::uint32_t send_stride, std::uint32_t recv_stride)
 	Turn turn(lock);
 
 	kiw_rq_call(&core.rq); // the doorbell refuses what is posted
-	error = understudy::watch(watched, fd, all_events);
+	error = understudy::watch(watched, fd, EPOLLIN | EPOLLOUT);
 	if (error)
 		withdraw();
 	return error;
