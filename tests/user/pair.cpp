@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <cerrno>
+#include <numeric>
 
 namespace user {
 
@@ -122,6 +123,16 @@ Pair::Pair(std::uint32_t depth, ibv_cq *send_cq)
 Pair::~Pair()
 {
 	rdma_destroy_ep(listener);
+}
+
+bool sends_and_receives(Pair &pair)
+{
+	Memory from(pair.client.id->pd, 64), to(pair.server.id->pd, 64);
+
+	std::iota(from.bytes.begin(), from.bytes.end(), std::uint8_t{1});
+	return pair.server.receive({to.sge(0, 64)}) == 0 && pair.client.post(IBV_WR_SEND, {from.sge(0, 64)}) == 0 &&
+	       pair.server.received().status == IBV_WC_SUCCESS && from.bytes == to.bytes &&
+	       pair.client.sent().status == IBV_WC_SUCCESS;
 }
 
 } // namespace user

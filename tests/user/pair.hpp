@@ -90,6 +90,8 @@ struct Pair {
 	rdma_cm_id *listener = nullptr;
 };
 
+/// Whether 64 bytes get from the client to the server
+bool sends_and_receives(Pair &pair);
 /// The address and port of a listener on 127.0.0.1, as text
 std::string port_of(rdma_cm_id *listener);
 rdma_addrinfo *resolve(const char *port, int flags);

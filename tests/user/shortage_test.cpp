@@ -23,14 +23,6 @@
 namespace user {
 namespace {
 
-bool sends_and_receives(Pair &pair)
-{
-	Memory from(pair.client.id->pd, 64), to(pair.server.id->pd, 64);
-
-	return pair.server.receive({to.sge(0, 64)}) == 0 && pair.client.post(IBV_WR_SEND, {from.sge(0, 64)}) == 0 &&
-	       pair.server.received().status == IBV_WC_SUCCESS && pair.client.sent().status == IBV_WC_SUCCESS;
-}
-
 /// A limit of descriptors, for a scope
 class Descriptors {
 public:

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ifaddrs.h>
+#include <iterator>
 #include <net/if.h>
 #include <netpacket/packet.h>
 #include <new>
