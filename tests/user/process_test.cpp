@@ -405,9 +405,6 @@ TEST(Process, AChildHasNoSocketsOfItsParents)
 
 TEST(Process, AChildOpensTheDeviceForItself)
 {
-#ifdef __SANITIZE_THREAD__
-	GTEST_SKIP() << "ThreadSanitizer takes a child's threads for its parent's";
-#endif
 	Pair pair;
 
 	ASSERT_TRUE(sends_and_receives(pair));
@@ -429,9 +426,6 @@ TEST(Process, AChildOpensTheDeviceForItself)
 
 TEST(Process, AChildIsForkedWhileThreadsAreBusy)
 {
-#ifdef __SANITIZE_THREAD__
-	GTEST_SKIP() << "ThreadSanitizer takes a child's threads for its parent's";
-#endif
 	Pair pair;
 	Memory from(pair.client.id->pd, 64), to(pair.server.id->pd, 64);
 	std::atomic<bool> stop = false;
