@@ -31,7 +31,6 @@ namespace {
 constexpr unsigned depth = 64;
 constexpr unsigned list_length = 32;
 constexpr std::size_t most = 1 << 20;
-constexpr int access_rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 struct Options {
 	unsigned repetitions = 5;

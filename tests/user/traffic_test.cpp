@@ -590,7 +590,6 @@ TEST(Connect, ARequestThatWaitsMovesWithItsListener)
 	rdma_destroy_event_channel(after);
 }
 
-// One thread fetches the events that another one's identifiers have, until they go.
 TEST(Connect, AChannelGoesWhileItsThreadIsOnTheWayThere)
 {
 	static std::atomic<bool> acknowledged, refused;
@@ -621,6 +620,7 @@ TEST(Connect, AChannelGoesWhileItsThreadIsOnTheWayThere)
 	EXPECT_FALSE(refused);
 }
 
+// One thread fetches the events that another one's identifiers have, until they go.
 TEST(Connect, AnIdentifierGoesWhileItsEventIsFetched)
 {
 	rdma_event_channel *channel = rdma_create_event_channel();

@@ -225,6 +225,8 @@ struct Listener {
 
 	/// Takes the socket over, which is bound, on success. Returns 0 or an errno value.
 	static int open(void *user, int socket, int backlog, Serve serve, Listener *&listener);
+	/// In a child of fork(): listeners are its parent's.
+	static void forget();
 	/// The user hears nothing any more, and gives its reference back. Requests that it knows stay.
 	void leave();
 
@@ -238,6 +240,7 @@ struct Listener {
 	static Listener &of(Watched &watched) { return reinterpret_cast<Listener &>(watched); }
 
 private:
+	void take_out(const Endpoint &endpoint);
 	static void on_event(Watched &watched, std::uint32_t what);
 	static void on_release(Watched &watched);
 	void pass();

@@ -4,6 +4,7 @@
 // that open several at once expect the other side to see them in the order that they were made. A Request that is not
 // complete holds up later ones for a moment only.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <sys/resource.h>
 
@@ -27,12 +28,15 @@ constexpr Time order_patience = 20 * millisecond;
 // After which something is tried again that failed for want of memory or descriptors
 constexpr Time pause = 20 * millisecond;
 
-/// Peers that haven't said who they are have at most a quarter of the process's descriptors; TCP keeps the others.
-bool leaves_descriptors(std::uint32_t waiting)
+// Connections of all listeners that nobody has been told of
+constinit std::atomic<std::uint32_t> strangers = 0;
+
+/// Strangers have at most a quarter of the process's descriptors; TCP keeps the others.
+bool leaves_descriptors()
 {
 	rlimit limit{};
 
-	return ::getrlimit(RLIMIT_NOFILE, &limit) || waiting < limit.rlim_cur / 4;
+	return ::getrlimit(RLIMIT_NOFILE, &limit) || strangers.load(std::memory_order_relaxed) < limit.rlim_cur / 4;
 }
 
 } // namespace
@@ -88,8 +92,7 @@ void Listener::on_event(Watched &watched, std::uint32_t)
 		l.lock.lock();
 		int socket = -EAGAIN;
 		if (l.fd_ >= 0)
-			socket = leaves_descriptors(l.waiting_) ? sys::accept(l.fd_, SOCK_CLOEXEC | SOCK_NONBLOCK)
-								: -EMFILE;
+			socket = leaves_descriptors() ? sys::accept(l.fd_, SOCK_CLOEXEC | SOCK_NONBLOCK) : -EMFILE;
 		l.lock.unlock();
 		if (socket == -EAGAIN)
 			return;
@@ -116,7 +119,25 @@ bool Listener::add(Endpoint &endpoint)
 	*link = &endpoint;
 	endpoint.next_waiting_ = nullptr;
 	waiting_++;
+	strangers.fetch_add(1, std::memory_order_relaxed);
 	return true;
+}
+
+/// Takes it out of those that wait, if it is one of them.
+void Listener::take_out(const Endpoint &endpoint)
+{
+	for (Endpoint **link = &first_; *link; link = &(*link)->next_waiting_)
+		if (*link == &endpoint) {
+			*link = endpoint.next_waiting_;
+			waiting_--;
+			strangers.fetch_sub(1, std::memory_order_relaxed);
+			return;
+		}
+}
+
+void Listener::forget()
+{
+	strangers.store(0, std::memory_order_relaxed);
 }
 
 void Listener::remove(Endpoint &endpoint)
@@ -127,12 +148,7 @@ void Listener::remove(Endpoint &endpoint)
 		endpoint.told_user_ = false;
 		told_--;
 	}
-	for (Endpoint **link = &first_; *link; link = &(*link)->next_waiting_)
-		if (*link == &endpoint) {
-			*link = endpoint.next_waiting_;
-			waiting_--;
-			break;
-		}
+	take_out(endpoint);
 	pass();
 }
 
@@ -175,12 +191,7 @@ bool Listener::tell(Endpoint &endpoint)
 		return true;
 	if (!upcalls->requested(user_, endpoint))
 		return false;
-	for (Endpoint **link = &first_; *link; link = &(*link)->next_waiting_)
-		if (*link == &endpoint) {
-			*link = endpoint.next_waiting_;
-			waiting_--;
-			break;
-		}
+	take_out(endpoint);
 	told_++;
 	endpoint.told_user_ = true;
 	pass();

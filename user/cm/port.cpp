@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 
+#include "bind.hpp"
 #include "lock.hpp"
 #include "memory.hpp"
 #include "options.hpp"
@@ -34,40 +35,19 @@ constinit kiw::Lock lock;
 constinit Port *ports = nullptr;
 constinit std::uint32_t next_silent = first_silent;
 
-/// A socket on all addresses and a port that TCP chooses. Returns 0 or an errno value.
-int bind_any(int family, int &fd, std::uint16_t &number)
-{
-	constexpr int off = 0;
-	Address any;
-
-	any.any.sa_family = static_cast<sa_family_t>(family);
-	fd = sys::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -fd;
-	if (family == AF_INET6)
-		sys::set(fd, IPPROTO_IPV6, IPV6_V6ONLY, off);
-	int error = -sys::bind(fd, &any.any, any.length());
-	socklen_t length = sizeof(any.storage);
-	if (!error)
-		error = -sys::getsockname(fd, &any.any, &length);
-	number = ntohs(any.port());
-	if (!error && number < of(first_telling))
-		error = EADDRNOTAVAIL;
-	if (error)
-		sys::close(fd);
-	return error;
-}
-
 int open(Port &port, Listener::Serve serve)
 {
 	std::uint16_t number = 0;
+	bool six = false;
 	int fd = -1;
 
-	int error = bind_any(AF_INET6, fd, number);
-	if (error == EAFNOSUPPORT || error == EADDRNOTAVAIL)
-		error = bind_any(AF_INET, fd, number);
+	int error = bind_any(SOCK_STREAM, number, fd, six);
 	if (error)
 		return error;
+	if (number < of(first_telling)) {
+		sys::close(fd);
+		return EADDRNOTAVAIL;
+	}
 	error = Listener::open(&port, fd, backlog, serve, port.listener);
 	if (error)
 		sys::close(fd);

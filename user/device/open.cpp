@@ -7,7 +7,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "datagram.hpp"
 #include "device.hpp"
+#include "endpoint.hpp"
 #include "kiwarp-abi.h"
 #include "lock.hpp"
 #include "memory.hpp"
@@ -30,6 +32,8 @@ void begin_anew()
 	forget_regions();
 	forget_objects();
 	forget_gids();
+	Listener::forget();
+	forget_groups();
 	number::forget();
 }
 

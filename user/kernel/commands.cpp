@@ -332,7 +332,7 @@ void forget_objects()
 	cqs.begin_anew();
 	srqs.begin_anew();
 	domains.begin_anew();
-	for (limits::Count *count : {&num_pd, &num_mr, &num_mw, &num_cq, &num_srq, &num_qp})
+	for (limits::Count *count : {&num_ah, &num_pd, &num_mr, &num_mw, &num_cq, &num_srq, &num_qp})
 		count->clear();
 }
 

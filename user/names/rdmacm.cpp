@@ -184,6 +184,12 @@ KIW_NAME void rdma_destroy_event_channel(rdma_event_channel *channel)
 	kiw::destroy(&going);
 }
 
+/// Of a synchronous identifier, whose calls alone fetch its events
+static void destroy_own_channel(rdma_event_channel *channel)
+{
+	kiw::destroy(&EventChannel::from(channel));
+}
+
 KIW_NAME int rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **event)
 {
 	EventChannel &from = EventChannel::from(channel);
@@ -261,7 +267,7 @@ KIW_NAME int rdma_migrate_id(rdma_cm_id *ibv, rdma_event_channel *channel)
 			rdma_ack_cm_event(ibv->event);
 			ibv->event = nullptr;
 		}
-		rdma_destroy_event_channel(before);
+		destroy_own_channel(before);
 	}
 	id.synchronous = synchronous;
 	// Nobody reads the old channel for it any more.
@@ -316,7 +322,7 @@ KIW_NAME int rdma_destroy_id(rdma_cm_id *ibv)
 	}
 	id.end();
 	if (own)
-		rdma_destroy_event_channel(own);
+		destroy_own_channel(own);
 	return 0;
 }
 

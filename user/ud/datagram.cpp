@@ -7,6 +7,7 @@
 #include <netinet/udp.h>
 #include <sys/random.h>
 
+#include "bind.hpp"
 #include "count.hpp"
 #include "memory.hpp"
 #include "path.hpp"
@@ -49,46 +50,10 @@ void DatagramQp::release(Watched &watched)
 
 // --- the socket -----------------------------------------------------------------------------------
 
-/// A socket of IPv4 and IPv6, or of IPv4 if there is no IPv6. Returns 0 or an errno value.
-static int bind_udp(int family, std::uint16_t port, int &fd, std::uint16_t &bound)
-{
-	constexpr int on = 1, off = 0;
-	Address any;
-
-	any.any.sa_family = static_cast<sa_family_t>(family);
-	any.set_port(htons(port));
-	fd = sys::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -fd;
-	if (family == AF_INET6) {
-		sys::set(fd, IPPROTO_IPV6, IPV6_V6ONLY, off);
-		sys::set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, off);
-		sys::set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, on);
-		sys::set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, on);
-		sys::set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, on);
-	}
-	// Groups that other sockets have joined aren't ours.
-	sys::set(fd, IPPROTO_IP, IP_MULTICAST_ALL, off);
-	sys::set(fd, IPPROTO_IP, IP_PKTINFO, on);
-	sys::set(fd, IPPROTO_IP, IP_RECVTTL, on);
-	sys::set(fd, IPPROTO_IP, IP_RECVTOS, on);
-	sys::set(fd, SOL_SOCKET, SO_BROADCAST, on);
-	sys::set(fd, SOL_SOCKET, SO_SNDBUF, socket_buffer);
-	sys::set(fd, SOL_SOCKET, SO_RCVBUF, socket_buffer);
-	sys::set(fd, SOL_UDP, UDP_GRO, on);
-	int error = -sys::bind(fd, &any.any, any.length());
-	socklen_t length = sizeof(any.storage);
-	if (!error)
-		error = -sys::getsockname(fd, &any.any, &length);
-	bound = ntohs(any.port());
-	if (error)
-		sys::close(fd);
-	return error;
-}
-
 int DatagramQp::open(const kiw_create_qp_req &request)
 {
-	std::uint16_t port = 0;
+	constexpr int on = 1;
+	std::uint16_t port = request.udp_port;
 	int socket = -1;
 
 	if (request.flags & KIW_QP_RECORD) {
@@ -97,20 +62,20 @@ int DatagramQp::open(const kiw_create_qp_req &request)
 			return ENOMEM;
 		records_->open(core, request.record_timeout);
 	}
-	int error = bind_udp(AF_INET6, request.udp_port, socket, port);
-	six_ = !error;
-	if (error == EAFNOSUPPORT || error == EADDRNOTAVAIL)
-		error = bind_udp(AF_INET, request.udp_port, socket, port);
-	if (error)
+	if (const int error = bind_any(SOCK_DGRAM, port, socket, six_))
 		return error;
 	// On that port, one queue pair would exclude all others of the host from groups.
 	if (port == group_port) {
 		sys::close(socket);
 		return EADDRINUSE;
 	}
+	tell_addresses(socket, six_);
+	sys::set(socket, SOL_SOCKET, SO_BROADCAST, on);
+	sys::set(socket, SOL_SOCKET, SO_SNDBUF, socket_buffer);
+	sys::set(socket, SOL_SOCKET, SO_RCVBUF, socket_buffer);
+	sys::set(socket, SOL_UDP, UDP_GRO, on);
 	fd = socket;
 	core.own.num = port;
-	core.sq.head = KIW_SQ_HEAD_UD;
 	seg_size_ = request.seg_size ? request.seg_size : std::uint32_t{KIW_RECORD_SEG_SIZE};
 	// Peers remember messages of a former owner of the port.
 	(void)!::getrandom(&write_id_, sizeof(write_id_), 0);

@@ -43,6 +43,9 @@ struct Group {
 	Group() noexcept;
 };
 
+/// In a child of fork(): attachments are its parent's.
+void forget_groups();
+
 struct DatagramQp : Qp {
 	DatagramQp() noexcept;
 

@@ -98,7 +98,7 @@ int bind_six(int fd, const ibv_gid &gid)
 int open_group(const ibv_gid &gid, int &fd)
 {
 	in6_addr address{};
-	constexpr int on = 1, off = 0;
+	constexpr int on = 1;
 
 	std::memcpy(&address, gid.raw, sizeof(address));
 	const bool four = is_broadcast(gid) || IN6_IS_ADDR_V4MAPPED(&address);
@@ -107,17 +107,7 @@ int open_group(const ibv_gid &gid, int &fd)
 		return -fd;
 	// All members of a host share the port.
 	sys::set(fd, SOL_SOCKET, SO_REUSEADDR, on);
-	if (four) {
-		sys::set(fd, IPPROTO_IP, IP_MULTICAST_ALL, off);
-		sys::set(fd, IPPROTO_IP, IP_PKTINFO, on);
-		sys::set(fd, IPPROTO_IP, IP_RECVTTL, on);
-		sys::set(fd, IPPROTO_IP, IP_RECVTOS, on);
-	} else {
-		sys::set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, off);
-		sys::set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, on);
-		sys::set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, on);
-		sys::set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, on);
-	}
+	tell_addresses(fd, !four);
 	const int error = four ? bind_four(fd, gid) : bind_six(fd, gid);
 	if (error)
 		sys::close(fd);
@@ -150,6 +140,11 @@ static Group *find(Group *first, const ibv_gid &gid, const Predicate &predicate)
 		if (std::memcmp(&each->gid, &gid, sizeof(gid)) == 0 && predicate(*each))
 			return each;
 	return nullptr;
+}
+
+void forget_groups()
+{
+	num_group.clear();
 }
 
 int DatagramQp::join(const ibv_gid &gid, std::uint16_t lid)

@@ -5,6 +5,7 @@
 #include <netinet/udp.h>
 
 #include "gids.hpp"
+#include "sys.hpp"
 
 namespace kiwu {
 
@@ -25,6 +26,22 @@ in6_addr destination(const kiw_ud_dest &dest)
 }
 
 } // namespace
+
+void tell_addresses(int fd, bool six)
+{
+	constexpr int on = 1, off = 0;
+
+	if (six) {
+		sys::set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, off);
+		sys::set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, on);
+		sys::set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, on);
+		sys::set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, on);
+	}
+	sys::set(fd, IPPROTO_IP, IP_MULTICAST_ALL, off);
+	sys::set(fd, IPPROTO_IP, IP_PKTINFO, on);
+	sys::set(fd, IPPROTO_IP, IP_RECVTTL, on);
+	sys::set(fd, IPPROTO_IP, IP_RECVTOS, on);
+}
 
 void UdPath::add(int level, int type, const void *data, std::size_t length)
 {

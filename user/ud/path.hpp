@@ -18,6 +18,10 @@ inline constexpr std::uint16_t group_port = 64791;
 /// Number of a group's queue pairs in verbs
 inline constexpr std::uint32_t group_number = 0xffffff;
 
+/// Has UDP tell of each datagram where it was sent to, its hop limit and its traffic class. The socket gets none of
+/// groups that others have joined. six: it is one of IPv6.
+void tell_addresses(int fd, bool six);
+
 /// Addresses of a datagram, as arguments of a socket
 struct UdPath {
 	Address to;

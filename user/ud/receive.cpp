@@ -11,8 +11,8 @@
 #include "batch.hpp"
 #include "count.hpp"
 #include "datagram.hpp"
+#include "pieces.hpp"
 #include "proto/crc.h"
-#include "region.hpp"
 #include "session/rq.h"
 #include "sys.hpp"
 
@@ -125,24 +125,11 @@ static bool scatter(
 {
 	const auto *bytes = static_cast<const std::uint8_t *>(from);
 
-	for (std::uint32_t i = 0; n && i < request.num_sge; i++) {
-		const kiw_sge &sge = request.sge[i];
-
-		if (offset >= sge.length) {
-			offset -= sge.length;
-			continue;
-		}
-		kiw_region_use use{};
-		std::uint32_t part = std::min(n, sge.length - offset);
-		if (kiw_region_begin(&owner, sge.lkey, IB_ACCESS_LOCAL_WRITE, sge.addr + offset, part, &use))
-			return false;
-		std::memcpy(kiw_region_chunk(use.region, sge.addr + offset, &part), bytes, part);
-		kiw_region_end(&use);
-		bytes += part;
-		n -= part;
-		offset = 0;
-	}
-	return true;
+	return copy_pieces(owner, request.sge, request.num_sge, IB_ACCESS_LOCAL_WRITE, offset, n,
+		[&](void *to, std::uint32_t part) {
+			std::memcpy(to, bytes, part);
+			bytes += part;
+		});
 }
 
 /// The header stands before the message: IP's in the form of InfiniBand's GRH, an IPv4 header as one of IPv6 with

@@ -12,8 +12,8 @@
 #include "count.hpp"
 #include "datagram.hpp"
 #include "path.hpp"
+#include "pieces.hpp"
 #include "proto/crc.h"
-#include "region.hpp"
 #include "session/cqe.h"
 #include "sys.hpp"
 
@@ -92,24 +92,11 @@ bool DatagramQp::copy_payload(std::uint8_t *to, std::uint32_t offset, std::uint3
 		std::memcpy(to, static_cast<const std::uint8_t *>(req_.inline_data) + offset, n);
 		return true;
 	}
-	for (std::uint32_t i = 0; n && i < req_.wqe.num_sge; i++) {
-		const kiw_sge &sge = req_.sge[i];
-
-		if (offset >= sge.length) {
-			offset -= sge.length;
-			continue;
-		}
-		kiw_region_use use{};
-		std::uint32_t part = std::min(n, sge.length - offset);
-		if (kiw_region_begin(&core.own, sge.lkey, 0, sge.addr + offset, part, &use))
-			return false;
-		std::memcpy(to, kiw_region_chunk(use.region, sge.addr + offset, &part), part);
-		kiw_region_end(&use);
-		to += part;
-		n -= part;
-		offset = 0;
-	}
-	return true;
+	return copy_pieces(
+		core.own, req_.sge, req_.wqe.num_sge, 0, offset, n, [&](const void *from, std::uint32_t part) {
+			std::memcpy(to, from, part);
+			to += part;
+		});
 }
 
 /// The current request failed, or all of it is in the train.
