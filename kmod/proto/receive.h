@@ -89,7 +89,7 @@ static inline u32 kiw_source_left(const struct kiw_source *src)
 	return src->end - src->seq;
 }
 
-/** kiw_source_copy() - copy up to @n bytes and step over them. Return: bytes copied */
+/** kiw_source_copy() - copy up to @n available bytes and step over them. Return: bytes copied */
 u32 kiw_source_copy(struct kiw_source *src, void *to, u32 n);
 
 /** kiw_source_drop() - step over @n available bytes */

@@ -191,19 +191,24 @@ static enum kiw_err arrive_begin_atomic_resp(struct kiw_session *s)
 	return seg->atomic_resp.req_id == r->index ? KIW_OK : KIW_ERR_RDMAP_CATASTROPHE;
 }
 
-/* Map the queue's bytes first: mappings are released in reverse order. */
-static void arrive_copy(struct kiw_cursor *cur, const struct kiw_region *region, u64 addr, u32 n)
+/*
+ * Map the queue's bytes first: mappings are released in reverse order. Return: false if the memory
+ * is gone.
+ */
+static bool arrive_copy(struct kiw_cursor *cur, const struct kiw_region *region, u64 addr, u32 n)
 {
-	u32 chunk;
+	u32 chunk, copied;
 	void *to;
 
 	for (; n && kiw_cursor_fill(cur); n -= chunk, addr += chunk) {
 		chunk = min(n, cur->n);
 		to = kiw_region_chunk(region, addr, &chunk);
-		memcpy(to, cur->p, chunk);
+		copied = kiw_source_copy(&cur->source, to, chunk);
 		kiw_region_unmap(to);
-		kiw_cursor_skip(cur, chunk);
+		if (unlikely(copied < chunk))
+			return false;
 	}
+	return true;
 }
 
 /* Copy from the queue into a region, the tail last. */
@@ -220,13 +225,16 @@ static enum kiw_region_fault arrive_to_region(struct kiw_session *s, struct kiw_
 	if (fault)
 		return fault;
 	tail = kiw_tail_len(kiw_region_offset(use.region, addr) + n, n);
-	arrive_copy(cur, use.region, addr, n - tail);
-	kiw_source_copy(&cur->source, last, tail);
-	to = kiw_region_chunk(use.region, addr + n - tail, &tail);
-	kiw_tail_store(to, last, tail);
-	kiw_region_unmap(to);
+	if (arrive_copy(cur, use.region, addr, n - tail)) {
+		kiw_source_copy(&cur->source, last, tail);
+		to = kiw_region_chunk(use.region, addr + n - tail, &tail);
+		kiw_tail_store(to, last, tail);
+		kiw_region_unmap(to);
+	} else {
+		fault = KIW_REGION_BOUNDS;
+	}
 	kiw_region_end(&use);
-	return KIW_REGION_OK;
+	return fault;
 }
 
 /* Copy from the queue into a list of local buffers, from @off on. */

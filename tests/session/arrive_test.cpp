@@ -4,6 +4,7 @@
 
 #include "fpdus.hpp"
 #include "requests.hpp"
+#include "sockets.hpp"
 
 namespace {
 
@@ -106,6 +107,41 @@ TEST_F(Write, BeyondTheEndIsRefused)
 	expect_taken(b, tagged(KIW_OP_WRITE, true, stag(0), Side::address + Side::memory_size - 2, {1, 2}));
 	expect_refused(b, tagged(KIW_OP_WRITE, true, stag(0), Side::address + Side::memory_size - 2, {1, 2, 3}),
 		KIW_ERR_DDP_BOUNDS);
+}
+
+TEST_F(Write, TakesItsPayloadFromASocket)
+{
+	constexpr std::uint32_t before = KIW_FPDU_LEN_SIZE + KIW_TAGGED_LEN, n = 5000;
+	Bytes bytes = tagged(KIW_OP_WRITE, true, stag(0), Side::address + 3, Bytes(n, 7)) +
+		      tagged(KIW_OP_WRITE, true, stag(0), Side::address + 3 + n, {8});
+	const std::uint32_t end = b.consumed() + before + n;
+	const Sockets sockets;
+	const Bytes wanted = Bytes(3) + Bytes(n, 7) + Bytes{8};
+
+	b.feed(std::span(bytes).first(100));
+	sockets.write(std::span(bytes).subspan(100, 1000));
+	sockets.write(std::span(bytes).subspan(1100, 1500));
+	sockets.write(std::span(bytes).subspan(2600));
+	// A part of it, then all up to its end in two calls, and what is behind that
+	b.feed_from(sockets.fd(), 1000);
+	EXPECT_GT(b.bytes()[1099 - before], 0);
+	EXPECT_EQ(b.bytes()[n + 2], 0);
+	b.feed_from(sockets.fd(), end - b.consumed());
+	expect_taken(b, sockets.rest());
+	EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), b.bytes().begin()));
+}
+
+TEST_F(Write, EndsWhereMemoryHasGone)
+{
+	Bytes bytes = tagged(KIW_OP_WRITE, true, stag(0), Side::address, Bytes(5000, 7));
+	const Sockets sockets;
+
+	b.feed(std::span(bytes).first(100));
+	// The socket can't store them.
+	b.feed_from(sockets.fd(), 3000);
+	EXPECT_EQ(fault_of(b), KIW_ERR_DDP_BOUNDS);
+	EXPECT_EQ(b.core.state, KIW_QP_TERMINATE);
+	EXPECT_EQ(Side::uses, 0);
 }
 
 TEST_F(Write, NeedsTheRightOfTheQueuePairAsWell)
@@ -916,7 +952,7 @@ std::pair<u32, u32> feed_some(Side &side, const Bytes &bytes, u32 budget)
 
 	cursor.source = {0, static_cast<u32>(bytes.size())};
 	cursor.p = bytes.data();
-	cursor.n = static_cast<u32>(bytes.size());
+	cursor.n = cursor.staged = static_cast<u32>(bytes.size());
 	cursor.ahead = &ahead;
 	const u32 fpdus = kiw_session_feed(&side.s, &cursor.source, budget);
 

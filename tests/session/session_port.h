@@ -127,11 +127,15 @@ void kiw_batch_clear(struct kiw_batch *b);
 bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region, u64 addr, u32 n);
 void kiw_loan_put(struct kiw_loan *loan, bool any);
 
-/* @p are the next bytes, @n of them up to the end. */
+/* The library's, of user/floor/session_port.h. */
 struct kiw_cursor {
 	struct kiw_source source;
 	const u8 *p;
 	u32 n;
+	u32 staged;
+	int fd;
+	u8 *stage;
+	u32 room;
 	struct kiw_cursor *ahead;
 };
 

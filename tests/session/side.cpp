@@ -235,9 +235,10 @@ bool kiw_cursor_fill(kiw_cursor *c)
 
 void kiw_cursor_skip(kiw_cursor *c, u32 n)
 {
-	if (n > c->n)
+	if (n > c->staged)
 		misused("takes bytes that aren't there");
 	c->p += n;
+	c->staged -= n;
 	c->n -= n;
 	c->source.seq += n;
 }
@@ -634,19 +635,28 @@ void Side::reset()
 
 void Side::feed(std::span<const std::uint8_t> bytes)
 {
+	in_.insert(in_.end(), bytes.begin(), bytes.end());
+	feed_from(-1, 0);
+}
+
+void Side::feed_from(int fd, std::uint32_t n)
+{
+	std::array<std::uint8_t, 64> behind;
 	kiw_cursor cursor{}, ahead{};
 
-	in_.insert(in_.end(), bytes.begin(), bytes.end());
-	cursor.source = {consumed_, consumed_ + static_cast<u32>(in_.size())};
 	cursor.p = in_.data();
-	cursor.n = static_cast<u32>(in_.size());
+	cursor.staged = static_cast<u32>(in_.size());
+	cursor.n = cursor.staged + n;
+	cursor.source = {consumed_, consumed_ + cursor.n};
+	cursor.fd = fd;
+	cursor.stage = behind.data();
+	cursor.room = behind.size();
 	cursor.ahead = &ahead;
 	kiw_session_feed(&s, &cursor.source, 1 << 20);
-
-	const std::size_t taken = s.rx.stopped ? in_.size() : in_.size() - cursor.n;
-
-	in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(taken));
-	consumed_ += static_cast<u32>(taken);
+	consumed_ = cursor.source.seq;
+	if (s.rx.stopped)
+		kiw_cursor_skip(&cursor, cursor.staged);
+	in_ = std::vector<std::uint8_t>(cursor.p, cursor.p + cursor.staged);
 	act();
 }
 

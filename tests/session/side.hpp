@@ -86,6 +86,8 @@ public:
 	std::vector<std::uint8_t> raw();
 	/// In place of what the peer sends
 	void feed(std::span<const std::uint8_t> bytes);
+	/// Of a payload, n bytes are in this socket.
+	void feed_from(int fd, std::uint32_t n);
 	void close() { event(KIW_EV_CLOSE); }
 	bool event(kiw_qp_event event) { return kiw_session_event(&s, event); }
 	/// The connection breaks.

@@ -8,11 +8,15 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <numeric>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -347,10 +351,50 @@ public:
 	{
 		// Its accept() returns even where nobody has connected.
 		shutdown(listener_, SHUT_RDWR);
-		if (answering_.joinable())
-			answering_.join();
+		await();
 		close(listener_);
 		close(fd_);
+	}
+
+	/// It has answered.
+	void await()
+	{
+		if (answering_.joinable())
+			answering_.join();
+	}
+
+	/// Sends so many bytes at once, and waits until the other side's TCP has them, unless they are urgent. Throws if
+	/// it can't.
+	void send_part(const std::uint8_t *bytes, std::size_t n, int flags = 0) const
+	{
+		if (send(fd_, bytes, n, flags | MSG_NOSIGNAL) != static_cast<ssize_t>(n))
+			throw std::runtime_error("send");
+		if (!flags && !eventually([this] {
+			    int queued = 0;
+
+			    return ioctl(fd_, SIOCOUTQ, &queued) == 0 && !queued;
+		    }))
+			throw std::runtime_error("the bytes are not acknowledged");
+	}
+
+	/// The FPDU of a whole Write
+	[[nodiscard]] std::vector<std::uint8_t> write(
+		std::uint32_t rkey, std::uint64_t to, const std::uint8_t *payload, std::size_t n) const
+	{
+		std::vector<std::uint8_t> fpdu = {0, 0, 0xc1, 0x40};
+
+		fpdu[0] = static_cast<std::uint8_t>((n + 14) >> 8);
+		fpdu[1] = static_cast<std::uint8_t>(n + 14);
+		for (int shift = 24; shift >= 0; shift -= 8)
+			fpdu.push_back(static_cast<std::uint8_t>(rkey >> shift));
+		for (int shift = 56; shift >= 0; shift -= 8)
+			fpdu.push_back(static_cast<std::uint8_t>(to >> shift));
+		fpdu.insert(fpdu.end(), payload, payload + n);
+		fpdu.resize((fpdu.size() + 3) / 4 * 4);
+		const std::uint32_t crc = crc_ ? crc32c(fpdu) : 0;
+		for (int shift = 0; shift < 32; shift += 8)
+			fpdu.push_back(static_cast<std::uint8_t>(crc >> shift));
+		return fpdu;
 	}
 
 	/// All bytes up to the end; throws if that isn't a FIN.
@@ -360,7 +404,7 @@ public:
 		std::array<std::uint8_t, 65536> part{};
 		ssize_t got = 0;
 
-		answering_.join();
+		await();
 		while ((got = recv(fd_, part.data(), part.size(), 0)) > 0)
 			bytes.insert(bytes.end(), part.begin(), part.begin() + got);
 		if (got < 0)
@@ -384,27 +428,105 @@ private:
 		}
 		std::memcpy(frame.data(), "MPA ID Rep Frame", 16);
 		frame[16] &= 0x40; // no markers, and CRCs as the other side wants them
+		crc_ = frame[16];
 		frame[18] = frame[19] = 0;
 		send(fd_, frame.data(), frame.size(), 0);
 	}
 
+	static std::uint32_t crc32c(const std::vector<std::uint8_t> &bytes)
+	{
+		std::uint32_t crc = ~0U;
+
+		for (const std::uint8_t byte : bytes) {
+			crc ^= byte;
+			for (int bit = 0; bit < 8; bit++)
+				crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+		}
+		return ~crc;
+	}
+
 	int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int fd_ = -1;
+	bool crc_ = false;
 	std::thread answering_;
 };
+
+/// Connects to it.
+void connect(End &end, Responder &peer)
+{
+	ibv_qp_init_attr attr = attributes(16);
+	rdma_addrinfo *active = resolve(peer.port.c_str(), 0);
+	const int error = rdma_create_ep(&end.id, active, nullptr, &attr);
+
+	rdma_freeaddrinfo(active);
+	if (error || rdma_connect(end.id, nullptr))
+		throw std::runtime_error("rdma_connect");
+	peer.await();
+}
+
+TEST(Traffic, LongPayloadsArriveInPieces)
+{
+	constexpr std::size_t length = 60000, small = 20;
+	Responder peer;
+	End end;
+
+	connect(end, peer);
+	Memory to(end.id->pd, length + 64);
+	for (unsigned round = 0; round < 40; round++) {
+		std::vector<std::uint8_t> payload(length + small);
+		const std::size_t first = 1 + round * 701 % 2000, second = first + 16000 + round * 997 % 30000;
+
+		fill(payload, round);
+		std::vector<std::uint8_t> bytes = peer.write(to.mr->rkey, to.address(round), payload.data(), length);
+		const std::vector<std::uint8_t> next =
+			peer.write(to.mr->rkey, to.address(round + length), payload.data() + length, small);
+		bytes.insert(bytes.end(), next.begin(), next.end());
+		peer.send_part(bytes.data(), first);
+		// TCP hands out no more than what is before urgent data, in one go.
+		peer.send_part(bytes.data() + first, second - first, round % 3 ? 0 : MSG_OOB);
+		peer.send_part(bytes.data() + second, bytes.size() - second);
+		ASSERT_TRUE(eventually([&] { return has_become(to.bytes, round, payload); })) << round;
+	}
+}
+
+TEST(Violation, AWriteIntoMemoryThatIsUnmapped)
+{
+	constexpr std::size_t page = 4096, length = 15 * page, gone = 5 * page;
+	std::vector<std::uint8_t> payload(length);
+	Responder peer;
+	End end;
+	ibv_qp_attr attr{};
+	ibv_qp_init_attr init{};
+
+	connect(end, peer);
+	void *memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(memory, MAP_FAILED);
+	ibv_mr *mr = ibv_reg_mr(end.id->pd, memory, length, all_rights);
+	ASSERT_NE(mr, nullptr);
+	fill(payload, 1);
+	const auto address = reinterpret_cast<std::uintptr_t>(memory);
+	const std::vector<std::uint8_t> bytes = peer.write(mr->rkey, address, payload.data(), length);
+	peer.send_part(bytes.data(), bytes.size());
+	volatile const std::uint8_t *last = static_cast<std::uint8_t *>(memory) + length - 1;
+	ASSERT_TRUE(eventually([&] { return *last == payload.back(); }));
+	// Behind one long payload the next one is received into its place, where TCP finds no memory.
+	ASSERT_EQ(munmap(static_cast<std::uint8_t *>(memory) + page, gone), 0);
+	peer.send_part(bytes.data(), bytes.size());
+	EXPECT_TRUE(eventually([&] {
+		return !ibv_query_qp(end.id->qp, &attr, IBV_QP_STATE, &init) && attr.qp_state != IBV_QPS_RTS;
+	}));
+	EXPECT_EQ(ibv_dereg_mr(mr), 0);
+	munmap(memory, length);
+}
 
 TEST(End, ATerminateFollowsWhatIsCutOff)
 {
 	constexpr std::uint32_t length = 64 << 20;
 	Responder peer;
-	ibv_qp_init_attr attr = attributes(16);
-	rdma_addrinfo *active = resolve(peer.port.c_str(), 0);
 	End end;
 	unsigned fpdus = 0;
 
-	ASSERT_EQ(rdma_create_ep(&end.id, active, nullptr, &attr), 0);
-	rdma_freeaddrinfo(active);
-	ASSERT_EQ(rdma_connect(end.id, nullptr), 0);
+	connect(end, peer);
 	// More than TCP has room for
 	Memory from(end.id->pd, length);
 	ASSERT_EQ(end.post(IBV_WR_SEND, {from.sge(0, length)}), 0);
@@ -732,6 +854,24 @@ TEST(Device, IsListedAndHasNoFileOfTheKernels)
 	EXPECT_EQ(ibv_query_device(context, &attr), 0);
 	EXPECT_EQ(attr.max_qp_wr, 16384);
 	EXPECT_EQ(attr.max_sge, 16);
+	EXPECT_EQ(ibv_close_device(context), 0);
+	ibv_free_device_list(list);
+}
+
+TEST(Device, HasCrcsComputedByIsaLWhereItIsInstalled)
+{
+	ibv_device **list = ibv_get_device_list(nullptr);
+	ibv_context *context = nullptr;
+	for (ibv_device **device = list; *device && !context; device++)
+		if (ibv_get_device_name(*device) == std::string("kiwu0"))
+			context = ibv_open_device(*device);
+	ASSERT_NE(context, nullptr);
+	void *loaded = dlopen("libisal.so.2", RTLD_NOW | RTLD_NOLOAD), *there = dlopen("libisal.so.2", RTLD_NOW);
+
+	EXPECT_EQ(loaded, there);
+	for (void *library : {loaded, there})
+		if (library)
+			dlclose(library);
 	EXPECT_EQ(ibv_close_device(context), 0);
 	ibv_free_device_list(list);
 }

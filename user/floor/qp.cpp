@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <new>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 
 #include "batch.hpp"
@@ -33,6 +34,11 @@ constexpr int rounds = 8;
 constexpr int batches = 32;
 // Bytes that a session takes in one go
 constexpr std::uint32_t feed_budget = 1 << 20;
+// From so many bytes on that TCP has of a segment's payload, they go to their place at once and not by the stage. Behind
+// a segment of that length, the stage gets no more than that segment's rest and the next one's headers, since the next
+// one is likely to be as long.
+constexpr std::uint32_t direct_from = 16 << 10;
+constexpr std::uint32_t headers = 256;
 // How long the understudy leaves a stream to a thread that polls for it, before it looks whether that still does. It
 // looks less often, the longer it has been so.
 constexpr Time first_pause = 50 * microsecond, longest_pause = millisecond;
@@ -296,11 +302,57 @@ bool Qp::send_some(int most)
 
 // --- receiving ------------------------------------------------------------------------------------
 
+/// Whether the last segment is a long one, and the payload of such goes to its place at once
+bool Qp::is_long() const
+{
+	return ss.rx.seg.payload_len >= direct_from && ss.rx.seg.op != KIW_OP_TERMINATE && !ss.rx.use_crc &&
+	       !ss.rx.use_markers;
+}
+
+/// Bytes behind the stage's that TCP has and that belong to a long payload, if they are many
+std::uint32_t Qp::find_direct() const
+{
+	const kiw_receive &rx = ss.rx;
+	int queued = 0;
+
+	if (rx.stopped || !is_long() || rx.stage != KIW_RECEIVE_PAYLOAD || rx.left < stage_used_ + direct_from ||
+		sys::ioctl(fd, FIONREAD, &queued) || queued < static_cast<int>(direct_from))
+		return 0;
+	return std::min(rx.left - stage_used_, static_cast<std::uint32_t>(queued));
+}
+
+/// How much the stage may take
+std::uint32_t Qp::stage_room() const
+{
+	const std::uint32_t room = static_cast<std::uint32_t>(stage_size) - stage_used_;
+
+	return is_long() ? std::min(room, (ss.rx.stage == KIW_RECEIVE_PAYLOAD ? ss.rx.left : 0) + headers) : room;
+}
+
+/// Gets what the socket has into the stage.
+void Qp::fill_stage()
+{
+	const std::uint32_t room = stage_room();
+	const ssize_t got = sys::recv(fd, stage_ + stage_used_, room);
+
+	if (got > 0)
+		stage_used_ += static_cast<std::uint32_t>(got);
+	else if (got == 0)
+		eof_ = true;
+	else if (got != -EAGAIN && got != -EINTR)
+		error_ = static_cast<int>(-got);
+	// The call that failed to send has had the socket's error.
+	if (eof_ && broken_)
+		error_ = ECONNRESET;
+	// A thread that polls comes again; what comes behind less than was asked for wakes the understudy.
+	more_ = got > 0 && (!polled_ || static_cast<std::uint32_t>(got) == room);
+}
+
 /// Takes what the socket has, and gives it to the session.
 void Qp::take()
 {
 	const bool waited = kiw_receive_waits(&ss.rx);
-	ssize_t got = -EAGAIN;
+	std::uint32_t direct = 0;
 
 	more_ = false;
 	// A segment that waits for its receive request has its header: nothing behind it can be looked at.
@@ -313,21 +365,13 @@ void Qp::take()
 			std::memmove(stage_, stage_ + stage_first_, stage_used_);
 			stage_first_ = 0;
 		}
-		const std::size_t room = stage_size - stage_used_;
-		got = sys::recv(fd, stage_ + stage_used_, room);
-		if (got > 0)
-			stage_used_ += static_cast<std::uint32_t>(got);
-		else if (got == 0)
-			eof_ = true;
-		else if (got != -EAGAIN && got != -EINTR)
-			error_ = static_cast<int>(-got);
-		// The call that failed to send has had the socket's error.
-		if (eof_ && broken_)
-			error_ = ECONNRESET;
-		// A thread that polls comes again; what comes behind less than was asked for wakes the understudy.
-		more_ = got > 0 && (!polled_ || static_cast<std::size_t>(got) == room);
+		direct = find_direct();
+		if (direct)
+			more_ = true;
+		else
+			fill_stage();
 	}
-	feed();
+	feed(direct);
 	if (waited && !kiw_receive_waits(&ss.rx))
 		more_ = true;
 	if ((eof_ || error_) && !fin_received && !kiw_receive_waits(&ss.rx))
@@ -361,21 +405,26 @@ void Qp::acknowledge()
 	ss.rx_ended = false;
 }
 
-/// Has the session take apart what is in the stage.
-void Qp::feed()
+/// Has the session take apart what is in the stage, and so much of a payload behind it as the socket has.
+void Qp::feed(std::uint32_t direct)
 {
 	kiw_cursor ahead{}, cursor{};
 
-	if (stage_used_ || ss.rx.held) {
-		cursor.source = {.seq = taken_, .end = taken_ + stage_used_};
+	if (stage_used_ || direct || ss.rx.held) {
+		cursor.n = stage_used_ + direct;
+		cursor.source = {.seq = taken_, .end = taken_ + cursor.n};
 		cursor.p = stage_ + stage_first_;
-		cursor.n = stage_used_;
+		cursor.staged = stage_used_;
+		cursor.fd = fd;
+		cursor.stage = stage_;
+		cursor.room = headers;
 		cursor.ahead = &ahead;
 		kiw_session_feed(&ss, &cursor.source, feed_budget);
-		const std::uint32_t through = ss.rx.stopped ? stage_used_ : cursor.source.seq - taken_;
-		taken_ += through;
-		stage_first_ += through;
-		stage_used_ -= through;
+		if (ss.rx.stopped)
+			kiw_cursor_skip(&cursor, cursor.staged);
+		taken_ = cursor.source.seq;
+		stage_first_ = static_cast<std::uint32_t>(cursor.p - stage_);
+		stage_used_ = cursor.staged;
 	}
 	if (stage_used_ || !stage_)
 		return;

@@ -182,8 +182,12 @@ private:
 	bool has_stream() const { return fd >= 0; }
 	bool is_over() const;
 	bool send_some(int batches);
+	bool is_long() const;
+	std::uint32_t find_direct() const;
+	std::uint32_t stage_room() const;
+	void fill_stage();
 	void take();
-	void feed();
+	void feed(std::uint32_t direct);
 	void take_end(int error);
 	void look_for_reset();
 	void acknowledge();

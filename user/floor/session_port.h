@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The types that the library gives to its sessions, see kmod/session/port.h: memory of the process
- * in place of pages, iovecs in place of page fragments, and bytes in one piece in place of a
- * socket's queue. The functions are in batch.cpp, carrier.cpp, cq.cpp, cursor.cpp and region.cpp.
+ * in place of pages, iovecs in place of page fragments, and a stage or the socket itself in
+ * place of a socket's queue. The functions are in batch.cpp, carrier.cpp, cq.cpp, cursor.cpp and region.cpp.
  */
 #ifndef KIW_USER_SESSION_PORT_H
 #define KIW_USER_SESSION_PORT_H
@@ -232,11 +232,22 @@ static inline void kiw_loan_put(struct kiw_loan *loan, bool any)
 
 /* --- bytes that came in: cursor.cpp ---------------------------------------------------------- */
 
-/* @p are the next bytes, @n of them up to the end. */
+/*
+ * @n: bytes up to the end
+ * @p: the first @staged of them; the others, of a payload, are in the socket, and kiw_source_copy()
+ *	alone gets them
+ * @fd: socket
+ * @stage, @room: memory that @p may point into; kiw_source_copy() fills it with what follows in the
+ *	socket
+ */
 struct kiw_cursor {
 	struct kiw_source	source;
 	const u8		*p;
 	u32			n;
+	u32			staged;
+	int			fd;
+	u8			*stage;
+	u32			room;
 	struct kiw_cursor	*ahead;
 };
 
@@ -250,9 +261,11 @@ static inline bool kiw_cursor_fill(struct kiw_cursor *c)
 	return c->n;
 }
 
+/* Step over staged bytes. */
 static inline void kiw_cursor_skip(struct kiw_cursor *c, u32 n)
 {
 	c->p += n;
+	c->staged -= n;
 	c->n -= n;
 	c->source.seq += n;
 }
