@@ -37,7 +37,7 @@ static u32 crc_portable(u32 crc, const void *p, size_t n)
 }
 
 /* Implementations of this processor, the fastest last */
-static struct kiw_crc_way crc_ways[2] = { { "portable", crc_portable } };
+static struct kiw_crc_way crc_ways[3] = { { "portable", crc_portable } };
 static size_t crc_count = 1;
 static u32 (*crc_fastest)(u32 crc, const void *p, size_t n) = crc_portable;
 
@@ -92,15 +92,20 @@ static u32 crc_instruction(u32 crc, const void *p, size_t n)
 
 #endif
 
+void kiw_crc_prefer(const char *name, u32 (*update)(u32 crc, const void *p, size_t n))
+{
+	crc_ways[crc_count].name = name;
+	crc_ways[crc_count++].update = update;
+	__atomic_store_n(&crc_fastest, update, __ATOMIC_RELEASE);
+}
+
 #ifdef CRC_WAY
 __attribute__((__constructor__))
 static void crc_choose(void)
 {
 	if (!crc_has_instruction())
 		return;
-	crc_fastest = crc_instruction;
-	crc_ways[crc_count].name = CRC_WAY;
-	crc_ways[crc_count++].update = crc_instruction;
+	kiw_crc_prefer(CRC_WAY, crc_instruction);
 }
 #endif
 
@@ -111,7 +116,7 @@ const struct kiw_crc_way *kiw_crc_way_get(size_t i)
 
 u32 kiw_crc_update(u32 crc, const void *p, size_t n)
 {
-	return crc_fastest(crc, p, n);
+	return __atomic_load_n(&crc_fastest, __ATOMIC_ACQUIRE)(crc, p, n);
 }
 
 #endif

@@ -30,6 +30,9 @@ struct kiw_crc_way {
 
 /** kiw_crc_way_get() - from 0, the portable one, to the one in use; then NULL */
 const struct kiw_crc_way *kiw_crc_way_get(size_t i);
+
+/** kiw_crc_prefer() - use another implementation from now on; the program has one at most */
+void kiw_crc_prefer(const char *name, u32 (*update)(u32 crc, const void *p, size_t n));
 #endif
 
 /**

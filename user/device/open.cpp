@@ -10,6 +10,7 @@
 #include "datagram.hpp"
 #include "device.hpp"
 #include "endpoint.hpp"
+#include "isal.hpp"
 #include "kiwarp-abi.h"
 #include "lock.hpp"
 #include "memory.hpp"
@@ -58,6 +59,7 @@ ibv_context *open_device()
 		errno = ENOMEM;
 		return nullptr;
 	}
+	use_isal();
 	int error = care_for_children();
 	if (!error)
 		error = understudy::start();
