@@ -892,6 +892,10 @@ TEST(Device, WhatItHasntIsRefused)
 	EXPECT_EQ(errno, EFAULT);
 	EXPECT_EQ(ibv_reg_mr(pd, &attr, sizeof(attr), IBV_ACCESS_REMOTE_WRITE), nullptr);
 	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(ibv_reg_mr(pd, &attr, sizeof(attr), IBV_ACCESS_ON_DEMAND), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	EXPECT_EQ(ibv_reg_mr(pd, &attr, sizeof(attr), 1 << 19), nullptr);
+	EXPECT_EQ(errno, EINVAL) << "there is no such right";
 	EXPECT_EQ(ibv_dealloc_pd(pd), EBUSY);
 }
 
