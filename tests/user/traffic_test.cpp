@@ -363,8 +363,8 @@ public:
 			answering_.join();
 	}
 
-	/// Sends so many bytes at once, and waits until the other side's TCP has them, unless they are urgent. Throws if
-	/// it can't.
+	/// Sends so many bytes at once, and waits until the other side's TCP has them, unless they are urgent. Throws
+	/// if it can't.
 	void send_part(const std::uint8_t *bytes, std::size_t n, int flags = 0) const
 	{
 		if (send(fd_, bytes, n, flags | MSG_NOSIGNAL) != static_cast<ssize_t>(n))
@@ -377,9 +377,9 @@ public:
 			throw std::runtime_error("the bytes are not acknowledged");
 	}
 
-	/// The FPDU of a whole Write
-	[[nodiscard]] std::vector<std::uint8_t> write(
-		std::uint32_t rkey, std::uint64_t to, const std::uint8_t *payload, std::size_t n) const
+	/// The FPDU of a whole Write, without a CRC
+	static std::vector<std::uint8_t> write(
+		std::uint32_t rkey, std::uint64_t to, const std::uint8_t *payload, std::size_t n)
 	{
 		std::vector<std::uint8_t> fpdu = {0, 0, 0xc1, 0x40};
 
@@ -390,10 +390,7 @@ public:
 		for (int shift = 56; shift >= 0; shift -= 8)
 			fpdu.push_back(static_cast<std::uint8_t>(to >> shift));
 		fpdu.insert(fpdu.end(), payload, payload + n);
-		fpdu.resize((fpdu.size() + 3) / 4 * 4);
-		const std::uint32_t crc = crc_ ? crc32c(fpdu) : 0;
-		for (int shift = 0; shift < 32; shift += 8)
-			fpdu.push_back(static_cast<std::uint8_t>(crc >> shift));
+		fpdu.resize((fpdu.size() + 3) / 4 * 4 + 4);
 		return fpdu;
 	}
 
@@ -428,26 +425,12 @@ private:
 		}
 		std::memcpy(frame.data(), "MPA ID Rep Frame", 16);
 		frame[16] &= 0x40; // no markers, and CRCs as the other side wants them
-		crc_ = frame[16];
 		frame[18] = frame[19] = 0;
 		send(fd_, frame.data(), frame.size(), 0);
 	}
 
-	static std::uint32_t crc32c(const std::vector<std::uint8_t> &bytes)
-	{
-		std::uint32_t crc = ~0U;
-
-		for (const std::uint8_t byte : bytes) {
-			crc ^= byte;
-			for (int bit = 0; bit < 8; bit++)
-				crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
-		}
-		return ~crc;
-	}
-
 	int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int fd_ = -1;
-	bool crc_ = false;
 	std::thread answering_;
 };
 
@@ -477,9 +460,10 @@ TEST(Traffic, LongPayloadsArriveInPieces)
 		const std::size_t first = 1 + round * 701 % 2000, second = first + 16000 + round * 997 % 30000;
 
 		fill(payload, round);
-		std::vector<std::uint8_t> bytes = peer.write(to.mr->rkey, to.address(round), payload.data(), length);
+		std::vector<std::uint8_t> bytes =
+			Responder::write(to.mr->rkey, to.address(round), payload.data(), length);
 		const std::vector<std::uint8_t> next =
-			peer.write(to.mr->rkey, to.address(round + length), payload.data() + length, small);
+			Responder::write(to.mr->rkey, to.address(round + length), payload.data() + length, small);
 		bytes.insert(bytes.end(), next.begin(), next.end());
 		peer.send_part(bytes.data(), first);
 		// TCP hands out no more than what is before urgent data, in one go.
@@ -505,16 +489,15 @@ TEST(Violation, AWriteIntoMemoryThatIsUnmapped)
 	ASSERT_NE(mr, nullptr);
 	fill(payload, 1);
 	const auto address = reinterpret_cast<std::uintptr_t>(memory);
-	const std::vector<std::uint8_t> bytes = peer.write(mr->rkey, address, payload.data(), length);
+	const std::vector<std::uint8_t> bytes = Responder::write(mr->rkey, address, payload.data(), length);
 	peer.send_part(bytes.data(), bytes.size());
 	volatile const std::uint8_t *last = static_cast<std::uint8_t *>(memory) + length - 1;
 	ASSERT_TRUE(eventually([&] { return *last == payload.back(); }));
 	// Behind one long payload the next one is received into its place, where TCP finds no memory.
 	ASSERT_EQ(munmap(static_cast<std::uint8_t *>(memory) + page, gone), 0);
 	peer.send_part(bytes.data(), bytes.size());
-	EXPECT_TRUE(eventually([&] {
-		return !ibv_query_qp(end.id->qp, &attr, IBV_QP_STATE, &init) && attr.qp_state != IBV_QPS_RTS;
-	}));
+	EXPECT_TRUE(eventually(
+		[&] { return !ibv_query_qp(end.id->qp, &attr, IBV_QP_STATE, &init) && attr.qp_state != IBV_QPS_RTS; }));
 	EXPECT_EQ(ibv_dereg_mr(mr), 0);
 	munmap(memory, length);
 }

@@ -34,9 +34,9 @@ constexpr int rounds = 8;
 constexpr int batches = 32;
 // Bytes that a session takes in one go
 constexpr std::uint32_t feed_budget = 1 << 20;
-// From so many bytes on that TCP has of a segment's payload, they go to their place at once and not by the stage. Behind
-// a segment of that length, the stage gets no more than that segment's rest and the next one's headers, since the next
-// one is likely to be as long.
+// From so many bytes on that TCP has of a segment's payload, they go to their place at once and not by the stage.
+// Behind a segment of that length, the stage gets no more than that segment's rest and the next one's headers, since
+// the next one is likely to be as long.
 constexpr std::uint32_t direct_from = 16 << 10;
 constexpr std::uint32_t headers = 256;
 // How long the understudy leaves a stream to a thread that polls for it, before it looks whether that still does. It
