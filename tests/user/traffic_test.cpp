@@ -859,6 +859,77 @@ TEST(Device, HasCrcsComputedByIsaLWhereItIsInstalled)
 	ibv_free_device_list(list);
 }
 
+/// A name that headers may lack
+template <typename Function>
+Function *newer(const char *name)
+{
+	return reinterpret_cast<Function *>(dlsym(RTLD_DEFAULT, name));
+}
+
+TEST(Device, AllocatesBuffers)
+{
+	constexpr std::size_t size = 10001;
+	// As struct ibv_mr_init_attr
+	struct {
+		std::size_t length;
+		int access;
+		std::uint64_t mask, iova;
+		void *address;
+		int fd;
+		std::uint64_t fd_offset;
+		void *dma, *buffer;
+	} attr{};
+	constexpr std::uint64_t has_iova = 1, has_address = 2, has_file = 4, has_buffer = 32;
+	auto *const alloc = newer<void *(ibv_pd *, std::size_t, void **)>("ibv_alloc_buf");
+	auto *const reg = newer<ibv_mr *(ibv_pd *, void *, void *, std::size_t, int)>("ibv_reg_buf_mr");
+	auto *const reg_ex = newer<ibv_mr *(ibv_pd *, void *)>("ibv_reg_mr_ex");
+	auto *const give_back = newer<void(void *)>("ibv_free_buf");
+	auto *const file_of = newer<int(void *)>("ibv_export_buf_dmabuf_fd");
+	Pair pair;
+	ibv_pd *pd = pair.client.id->pd;
+	void *buffer = nullptr;
+
+	ASSERT_TRUE(alloc && reg && reg_ex && give_back && file_of);
+	EXPECT_EQ(alloc(pd, 0, &buffer), nullptr);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(alloc(pd, SIZE_MAX, &buffer), nullptr);
+	EXPECT_EQ(errno, ENOMEM);
+	auto *bytes = static_cast<std::uint8_t *>(alloc(pd, size, &buffer));
+	ASSERT_NE(bytes, nullptr);
+	EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes) % static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE)), 0U);
+	for (const std::size_t at : {std::size_t{1}, size + 1, SIZE_MAX}) {
+		EXPECT_EQ(reg(pd, buffer, bytes + at, size, all_rights), nullptr) << at;
+		EXPECT_EQ(errno, EINVAL);
+	}
+	EXPECT_EQ(reg(pd, &attr, bytes, size, all_rights), nullptr) << "it is no buffer";
+	EXPECT_EQ(file_of(buffer), -1);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	ibv_mr *mr = reg(pd, buffer, bytes + 1, size - 1, all_rights);
+	ASSERT_NE(mr, nullptr);
+	attr = {.length = 64, .access = all_rights, .mask = has_iova | has_address | has_buffer, .iova = 4096};
+	attr.address = bytes + 64;
+	attr.buffer = buffer;
+	ibv_mr *at_4096 = reg_ex(pd, &attr);
+	ASSERT_NE(at_4096, nullptr);
+	bytes[64] = 7;
+	Memory to(pair.server.id->pd, 1);
+	EXPECT_EQ(pair.client.post(IBV_WR_RDMA_WRITE, {{4096, 1, at_4096->lkey}}, to.address(), to.mr->rkey), 0);
+	EXPECT_EQ(pair.client.sent().status, IBV_WC_SUCCESS);
+	EXPECT_TRUE(eventually([&] { return has_become(to.bytes, 0, {7}); }));
+	EXPECT_EQ(ibv_dereg_mr(at_4096), 0);
+	attr.length = size;
+	EXPECT_EQ(reg_ex(pd, &attr), nullptr) << "beyond its end";
+	EXPECT_EQ(errno, EINVAL);
+	attr.mask = has_iova;
+	EXPECT_EQ(reg_ex(pd, &attr), nullptr) << "without an address";
+	EXPECT_EQ(errno, EINVAL);
+	attr.mask = has_address | has_file;
+	EXPECT_EQ(reg_ex(pd, &attr), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	EXPECT_EQ(ibv_dereg_mr(mr), 0);
+	give_back(buffer);
+}
+
 TEST(Device, WhatItHasntIsRefused)
 {
 	Pair pair;

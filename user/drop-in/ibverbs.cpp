@@ -34,8 +34,9 @@ constexpr std::array events = {"CQ error", "local work queue catastrophic error"
 	"communication established", "send queue drained", "path migrated", "path migration request error",
 	"local catastrophic error", "port active", "port error", "LID change", "P_Key change", "SM change",
 	"SRQ catastrophic error", "SRQ limit reached", "last WQE reached", "client reregistration", "GID table change",
-	"WQ fatal"};
-static_assert(events.size() == IBV_EVENT_WQ_FATAL + 1);
+	"WQ fatal", "Device link speed change"};
+// The last one is younger than the headers of rdma-core 44.
+static_assert(events.size() == IBV_EVENT_WQ_FATAL + 2);
 
 constexpr std::array nodes = {"unknown", "InfiniBand channel adapter", "InfiniBand switch", "InfiniBand router",
 	"iWARP NIC", "usNIC", "usNIC UDP", "unspecified"};

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// Names that headers of older rdma-cores lack. What they are for isn't of this device: the names are there so that a
-// newer library isn't called with objects of ours. They have other names in here, since newer headers have them as
-// well.
+// Newer names for what this device lacks: they are there so that a newer library isn't called with objects of ours.
 #include <cerrno>
 #include <cstdint>
 #include <rdma/rdma_cma.h>
 
-#include "names.hpp"
-#include "next.hpp"
+#include "newer.hpp"
 
 using namespace kiwu;
-
-#define KIW_NEWER(result, name, ...) \
-	KIW_NAME result kiw_##name(__VA_ARGS__) asm(#name); \
-	KIW_NAME result kiw_##name(__VA_ARGS__)
-#define NEXT_NEWER(name, ...) forward(#name, kiw_##name, __VA_ARGS__)
 
 namespace {
 
@@ -50,21 +42,6 @@ KIW_NEWER(void *, ibv_create_comp_cntr, ibv_context *context, void *attr)
 KIW_NEWER(int, ibv_qp_attach_comp_cntr, ibv_qp *qp, void *counter, void *attr)
 {
 	return ours(qp) ? refuse<int>() : NEXT_NEWER(ibv_qp_attach_comp_cntr, qp, counter, attr);
-}
-
-KIW_NEWER(void *, ibv_alloc_buf, ibv_pd *pd, std::size_t size, void **buf)
-{
-	return ours(pd) ? refuse<void *>() : NEXT_NEWER(ibv_alloc_buf, pd, size, buf);
-}
-
-KIW_NEWER(ibv_mr *, ibv_reg_buf_mr, ibv_pd *pd, void *buf, void *address, std::size_t length, int access)
-{
-	return ours(pd) ? refuse<ibv_mr *>() : NEXT_NEWER(ibv_reg_buf_mr, pd, buf, address, length, access);
-}
-
-KIW_NEWER(ibv_mr *, ibv_reg_mr_ex, ibv_pd *pd, void *attr)
-{
-	return ours(pd) ? refuse<ibv_mr *>() : NEXT_NEWER(ibv_reg_mr_ex, pd, attr);
 }
 
 KIW_NEWER(void *, ibv_alloc_dmah, ibv_context *context, void *attr)
