@@ -3,8 +3,8 @@
 
 namespace kiwu {
 
-/// Has CRCs computed by ISA-L where it is installed. Openers of a device call this, with no lock: the dynamic linker has
-/// its own, which a constructor that opens a device holds.
+/// Has CRCs computed by ISA-L where it is installed. Openers of a device call this, with no lock: the dynamic linker
+/// has its own, which a constructor that opens a device holds.
 void use_isal();
 
 } // namespace kiwu

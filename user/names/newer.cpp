@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // Newer names for what this device lacks: they are there so that a newer library isn't called with objects of ours.
+#include "newer.hpp"
+
 #include <cerrno>
 #include <cstdint>
 #include <rdma/rdma_cma.h>
-
-#include "newer.hpp"
 
 using namespace kiwu;
 

@@ -184,7 +184,7 @@ KIW_NAME void rdma_destroy_event_channel(rdma_event_channel *channel)
 	kiw::destroy(&going);
 }
 
-/// Of a synchronous identifier, whose calls alone fetch its events
+/// Of a synchronous identifier: calls with it fetch its events, and nobody else does
 static void destroy_own_channel(rdma_event_channel *channel)
 {
 	kiw::destroy(&EventChannel::from(channel));
