@@ -25,6 +25,7 @@ class Origin {
 public:
 	Origin() = default;
 	Origin(const Origin &other) { *this = other; }
+	// NOLINTNEXTLINE(cert-oop54-cpp): of itself it is a store of what is there
 	Origin &operator=(const Origin &other)
 	{
 		number_.store(other.number_.load(std::memory_order_relaxed), std::memory_order_release);

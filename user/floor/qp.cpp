@@ -763,9 +763,7 @@ void Qp::on_event(Watched &watched, std::uint32_t what)
 			qp.play();
 		return;
 	}
-	if (what & watched_queued)
-		qp.play();
-	else if (qp.attended())
+	if (!(what & watched_queued) && qp.attended())
 		qp.mute();
 	else
 		qp.play();
