@@ -131,6 +131,12 @@ void kiw_batch_uncharge(struct kiw_batch *b, struct sock *sk);
 /** kiw_batch_own() - replace lent pages by copies; drops bytes that TCP took. Return: success */
 bool kiw_batch_own(struct kiw_batch *b, gfp_t gfp);
 
+/** kiw_batch_copy() - copy @n bytes of a payload into a batch */
+static inline void kiw_batch_copy(void *to, const void *from, u32 n)
+{
+	memcpy(to, from, n);
+}
+
 /** kiw_batch_clear() - TCP took all: begin a new batch */
 void kiw_batch_clear(struct kiw_batch *b);
 

@@ -57,7 +57,7 @@ static void builder_copy(struct kiw_builder *f, void *to, const void *from, u32 
 	if (f->crc)
 		f->sum = kiw_crc_copy(f->sum, to, from, n);
 	else
-		memcpy(to, from, n);
+		kiw_batch_copy(to, from, n);
 }
 
 int kiw_builder_put(struct kiw_builder *f, const void *p, u32 n)

@@ -124,6 +124,10 @@ void kiw_batch_lend(struct kiw_batch *b, const struct kiw_region *region, u64 ad
 struct kiw_batch_mark kiw_batch_mark(const struct kiw_batch *b);
 void kiw_batch_cut(struct kiw_batch *b, const struct kiw_batch_mark *mark);
 void kiw_batch_clear(struct kiw_batch *b);
+static inline void kiw_batch_copy(void *to, const void *from, u32 n)
+{
+	memcpy(to, from, n);
+}
 bool kiw_loan_use(struct kiw_loan *loan, struct kiw_region *region, u64 addr, u32 n);
 void kiw_loan_put(struct kiw_loan *loan, bool any);
 
