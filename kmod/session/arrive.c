@@ -225,8 +225,8 @@ static enum kiw_region_fault arrive_to_region(struct kiw_session *s, struct kiw_
 	if (fault)
 		return fault;
 	tail = kiw_tail_len(kiw_region_offset(use.region, addr) + n, n);
-	if (arrive_copy(cur, use.region, addr, n - tail)) {
-		kiw_source_copy(&cur->source, last, tail);
+	if (arrive_copy(cur, use.region, addr, n - tail) &&
+	    likely(kiw_source_copy(&cur->source, last, tail) == tail)) {
 		to = kiw_region_chunk(use.region, addr + n - tail, &tail);
 		kiw_tail_store(to, last, tail);
 		kiw_region_unmap(to);
