@@ -169,8 +169,8 @@ unsigned long kiw_peer_patience(const struct kiw_peer *peer);
  * kiw_qp_forget_peer() - stop connecting by number and end the current connection
  * @qp: QP
  *
- * Return: the inbox of the QP's endpoint, referenced for the caller, or NULL. After its work ran,
- * the QP has no stream.
+ * Return: the inbox of the QP's endpoint, referenced for the caller, or NULL. The endpoint is told,
+ * and the QP has a stream until it ends.
  */
 struct kiw_inbox *kiw_qp_forget_peer(struct kiw_qp *qp);
 

@@ -538,18 +538,31 @@ void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how)
 	ep_owe_end(ep, status);
 }
 
+/**
+ * kiw_ep_abort() - handle %KIW_INBOX_ABORTED, which was posted, now
+ * @ep: endpoint, mutex held
+ *
+ * Its work may run later: flush_work() does not wait for one that another CPU is about to queue.
+ */
+void kiw_ep_abort(struct kiw_ep *ep)
+{
+	lockdep_assert_held(&ep->mutex);
+	if (ep->state != KIW_ST_DEAD && ep->state != KIW_ST_LINGER)
+		kiw_ep_end(ep, -ECONNABORTED, ep->stream ? KIW_END_FIN : KIW_END_RESET);
+}
+
 /* --- life ----------------------------------------------------------------------------------- */
 
 static void ep_run(struct kiw_ep *ep, unsigned long events)
 {
-	if (ep->state == KIW_ST_DEAD)
-		return;
 	if ((events & KIW_INBOX_ABORTED) && ep->state != KIW_ST_LINGER) {
-		kiw_ep_end(ep, -ECONNABORTED, ep->stream ? KIW_END_FIN : KIW_END_RESET);
+		kiw_ep_abort(ep);
 		return;
 	}
 
 	switch (ep->state) {
+	case KIW_ST_DEAD:
+		break;
 	case KIW_ST_NEW:
 		break;
 	case KIW_ST_RTR_WAIT:

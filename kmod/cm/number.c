@@ -762,10 +762,14 @@ static int number_named(struct kiw_qp *qp, const struct ib_qp_attr *attr, int ma
 static void number_end(struct kiw_qp *qp)
 {
 	struct kiw_inbox *inbox = kiw_qp_forget_peer(qp);
+	struct kiw_ep *ep;
 
 	if (!inbox)
 		return;
-	flush_work(&inbox->work);
+	ep = container_of(inbox, struct kiw_ep, inbox);
+	mutex_lock(&ep->mutex);
+	kiw_ep_abort(ep);
+	mutex_unlock(&ep->mutex);
 	kiw_inbox_put(inbox);
 }
 

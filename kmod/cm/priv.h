@@ -327,6 +327,7 @@ void kiw_ep_established(struct kiw_ep *ep);
 void kiw_ep_closing(struct kiw_ep *ep);
 void kiw_ep_fail(struct kiw_ep *ep, int status);
 void kiw_ep_end(struct kiw_ep *ep, int status, enum kiw_end how);
+void kiw_ep_abort(struct kiw_ep *ep);
 
 /* sock.c */
 const struct net *kiw_id_net(const struct iw_cm_id *id);
