@@ -208,10 +208,9 @@ static bool port_device_goes(struct kiw_device *dev)
 	return goes;
 }
 
-static void port_work(struct work_struct *work)
+static void port_run(struct kiw_device *dev)
 {
-	struct kiw_port *p = container_of(work, struct kiw_port, work);
-	struct kiw_device *dev = container_of(p, struct kiw_device, port);
+	struct kiw_port *p = &dev->port;
 
 	mutex_lock(&p->mutex);
 	if (port_device_goes(dev)) {
@@ -226,6 +225,11 @@ static void port_work(struct work_struct *work)
 	port_enter(dev, p->outer);
 	port_settle_inner(dev);
 	mutex_unlock(&p->mutex);
+}
+
+static void port_work(struct work_struct *work)
+{
+	port_run(container_of(work, struct kiw_device, port.work));
 }
 
 u16 kiw_port(void)
@@ -259,12 +263,27 @@ static bool port_is_open(struct kiw_port *p)
 	return open;
 }
 
+/* What a process waits for, in no process's cgroup or credentials */
+struct port_settling {
+	struct work_struct	work;
+	struct kiw_device	*dev;
+};
+
+static void port_settle_work(struct work_struct *work)
+{
+	port_run(container_of(work, struct port_settling, work)->dev);
+}
+
 int kiw_port_settle(struct kiw_device *dev)
 {
+	struct port_settling own = { .dev = dev };
 	int err;
 
-	kiw_inbox_queue(&dev->port.work);
-	flush_work(&dev->port.work);
+	/* flush_work() does not wait for the device's work while another CPU queues it. */
+	INIT_WORK_ONSTACK(&own.work, port_settle_work);
+	kiw_inbox_queue(&own.work);
+	flush_work(&own.work);
+	destroy_work_on_stack(&own.work);
 	mutex_lock(&dev->port.mutex);
 	err = dev->port.err;
 	mutex_unlock(&dev->port.mutex);
