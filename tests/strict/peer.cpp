@@ -265,7 +265,8 @@ try {
 		return receive(argv[2], argv[3], argv[4], has("crc"), has("markers"));
 	if (words.size() == 3 && words[0] == "send")
 		return send(argv[2], argv[3]);
-	std::cerr << "usage: strict_peer receive INTERFACE ADDRESS PORT [crc] [markers] | strict_peer send ADDRESS PORT\n";
+	std::cerr << "usage: strict_peer receive INTERFACE ADDRESS PORT [crc] [markers] | strict_peer send ADDRESS "
+		     "PORT\n";
 	return 2;
 } catch (const std::exception &e) {
 	std::cerr << "strict_peer: " << e.what() << '\n';
