@@ -562,7 +562,6 @@ static void ep_run(struct kiw_ep *ep, unsigned long events)
 
 	switch (ep->state) {
 	case KIW_ST_DEAD:
-		break;
 	case KIW_ST_NEW:
 		break;
 	case KIW_ST_RTR_WAIT:
@@ -684,6 +683,10 @@ void kiw_cm_abort_device(struct kiw_device *dev)
 		list_move_tail(&ep->dev_link, &dev->eps);
 		kiw_ep_get(ep);
 		spin_unlock_bh(&dev->ep_lock);
+		/* flush_work() does not wait for a work that another CPU is about to queue. */
+		mutex_lock(&ep->mutex);
+		ep_run(ep, KIW_INBOX_ABORTED);
+		mutex_unlock(&ep->mutex);
 		flush_work(&ep->inbox.work);
 		kiw_ep_put(ep);
 		spin_lock_bh(&dev->ep_lock);
