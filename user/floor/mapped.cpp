@@ -17,12 +17,12 @@ namespace {
 constexpr int MADV_POPULATE_READ = 22, MADV_POPULATE_WRITE = 23;
 #endif
 
-std::uintptr_t page_size()
-{
-	return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-}
-
 } // namespace
+
+std::size_t page_size()
+{
+	return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
 
 bool is_mapped(const void *address, std::size_t length)
 {

@@ -7,6 +7,7 @@
 
 namespace kiwu {
 
+std::size_t page_size();
 /// Whether the process has memory there.
 bool is_mapped(const void *address, std::size_t length);
 /// Whether it can be read now, or written to.

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include "mapped.hpp"
 #include "newer.hpp"
 
 using namespace kiwu;
@@ -43,11 +43,6 @@ struct RegionAttributes {
 	void *buffer;
 };
 
-std::size_t page_size()
-{
-	return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-}
-
 /// nullptr: it is another library's.
 Buffer *own_buffer(void *handle)
 {
@@ -56,13 +51,6 @@ Buffer *own_buffer(void *handle)
 	return reinterpret_cast<std::uintptr_t>(handle) % page_size() == 0 && handle && buffer->self == buffer
 		       ? buffer
 		       : nullptr;
-}
-
-template <typename Result = ibv_mr *>
-Result fail(int error)
-{
-	errno = error;
-	return nullptr;
 }
 
 } // namespace
@@ -74,9 +62,9 @@ KIW_NEWER(void *, ibv_alloc_buf, ibv_pd *pd, std::size_t size, void **handle)
 	if (!ours(pd))
 		return NEXT_NEWER(ibv_alloc_buf, pd, size, handle);
 	if (!size)
-		return fail<void *>(EINVAL);
+		return fail<void>(EINVAL);
 	if (size > SIZE_MAX - 2 * page)
-		return fail<void *>(ENOMEM);
+		return fail<void>(ENOMEM);
 	const std::size_t mapped = page + (size + page - 1) / page * page;
 	void *memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
@@ -100,8 +88,7 @@ KIW_NEWER(int, ibv_export_buf_dmabuf_fd, void *handle)
 {
 	if (!own_buffer(handle))
 		return NEXT_NEWER(ibv_export_buf_dmabuf_fd, handle);
-	errno = EOPNOTSUPP;
-	return -1;
+	return fail(EOPNOTSUPP);
 }
 
 KIW_NEWER(ibv_mr *, ibv_reg_buf_mr, ibv_pd *pd, void *handle, void *address, std::size_t length, int access)
@@ -110,7 +97,7 @@ KIW_NEWER(ibv_mr *, ibv_reg_buf_mr, ibv_pd *pd, void *handle, void *address, std
 		return NEXT_NEWER(ibv_reg_buf_mr, pd, handle, address, length, access);
 	const Buffer *buffer = own_buffer(handle);
 	if (!buffer || !buffer->holds(address, length))
-		return fail(EINVAL);
+		return fail<ibv_mr>(EINVAL);
 	return ibv_reg_mr_iova2(
 		pd, address, length, reinterpret_cast<std::uintptr_t>(address), static_cast<unsigned int>(access));
 }
@@ -123,14 +110,14 @@ KIW_NEWER(ibv_mr *, ibv_reg_mr_ex, ibv_pd *pd, void *attributes)
 		return NEXT_NEWER(ibv_reg_mr_ex, pd, attributes);
 	// Of a file, with a handle for DMA, and what is younger
 	if (attr.mask & ~(RegionAttributes::has_iova | RegionAttributes::has_address | RegionAttributes::has_buffer))
-		return fail(EOPNOTSUPP);
+		return fail<ibv_mr>(EOPNOTSUPP);
 	if (!(attr.mask & RegionAttributes::has_address))
-		return fail(EINVAL);
+		return fail<ibv_mr>(EINVAL);
 	if (attr.mask & RegionAttributes::has_buffer) {
 		const Buffer *buffer = own_buffer(attr.buffer);
 
 		if (!buffer || !buffer->holds(attr.address, attr.length))
-			return fail(EINVAL);
+			return fail<ibv_mr>(EINVAL);
 	}
 	return ibv_reg_mr_iova2(pd, attr.address, attr.length,
 		attr.mask & RegionAttributes::has_iova ? attr.iova : reinterpret_cast<std::uintptr_t>(attr.address),

@@ -21,12 +21,6 @@ Result refuse()
 		return EOPNOTSUPP;
 }
 
-int refuse_cm()
-{
-	errno = EOPNOTSUPP;
-	return -1;
-}
-
 } // namespace
 
 KIW_NEWER(int, _ibv_query_comp_cntr_caps, ibv_context *context, void *caps, std::size_t size)
@@ -56,15 +50,15 @@ KIW_NEWER(int, ibv_query_port_speed, ibv_context *context, std::uint32_t port, s
 
 KIW_NEWER(int, rdma_resolve_addrinfo, rdma_cm_id *, const char *, const char *, const rdma_addrinfo *)
 {
-	return refuse_cm();
+	return fail(EOPNOTSUPP);
 }
 
 KIW_NEWER(int, rdma_query_addrinfo, rdma_cm_id *, rdma_addrinfo **)
 {
-	return refuse_cm();
+	return fail(EOPNOTSUPP);
 }
 
 KIW_NEWER(int, rdma_write_cm_event, rdma_cm_id *, rdma_cm_event_type, int, std::uint64_t)
 {
-	return refuse_cm();
+	return fail(EOPNOTSUPP);
 }

@@ -28,6 +28,20 @@ inline bool ours(const Object *object)
 	return ours(object->context);
 }
 
+/// What a name returns that fails so
+template <typename Object>
+Object *fail(int error)
+{
+	errno = error;
+	return nullptr;
+}
+
+inline int fail(int error)
+{
+	errno = error;
+	return -1;
+}
+
 /// The function of that name behind this library, of the default version; nullptr: there is none.
 template <typename Function>
 Function *next(const char *name, Function *)

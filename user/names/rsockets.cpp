@@ -7,16 +7,9 @@
 #include <rdma/rsocket.h>
 
 #include "names.hpp"
+#include "next.hpp"
 
-namespace {
-
-int fail(int error)
-{
-	errno = error;
-	return -1;
-}
-
-} // namespace
+using kiwu::fail;
 
 KIW_NAME int rsocket(int, int, int)
 {

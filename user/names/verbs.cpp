@@ -29,19 +29,6 @@ using namespace kiwu;
 
 namespace {
 
-template <typename Object>
-Object *fail(int error)
-{
-	errno = error;
-	return nullptr;
-}
-
-int fail(int error)
-{
-	errno = error;
-	return -1;
-}
-
 /// A list of devices that the program gets, in front of which the real one stands
 struct DeviceList {
 	ibv_device **real;
