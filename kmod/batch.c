@@ -165,19 +165,28 @@ void kiw_batch_cut(struct kiw_batch *b, const struct kiw_batch_mark *mark)
 	b->lent = mark->lent;
 }
 
-int kiw_batch_push(struct kiw_batch *b, struct sock *sk, struct ubuf_info *ubuf, bool more)
+int kiw_batch_push(struct kiw_batch *b, struct sock *sk, struct ubuf_info *ubuf, int flags)
 {
-	int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
 	int ret;
 
 	kiw_region_leave(&b->use);
 	/* This may process the backlog; our receive callback leaves the batch alone. */
 	ret = kiw_send_pages(sk, b->mem.piece, b->pieces, b->sent, b->len,
-			     ubuf, flags);
+			     ubuf, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (ret < 0)
 		return ret;
 	b->sent += ret;
 	return b->sent == b->len ? 0 : -EINTR;
+}
+
+u32 kiw_batch_pages(const struct kiw_batch *b)
+{
+	u32 n = 0;
+
+	for (u32 i = 0; i < b->pieces; i++)
+		n += DIV_ROUND_UP(offset_in_page(b->mem.piece[i].bv_offset) + b->mem.piece[i].bv_len,
+				  PAGE_SIZE);
+	return n;
 }
 
 bool kiw_batch_afford(struct kiw_batch *b, struct sock *sk)

@@ -106,11 +106,14 @@ void kiw_batch_cut(struct kiw_batch *b, const struct kiw_batch_mark *mark);
  * @b: batch with unsent bytes
  * @sk: socket, locked
  * @ubuf: loan of its lent pages, or NULL
- * @more: another batch follows at once
+ * @flags: %MSG_MORE: another batch follows at once; %MSG_EOR: TCP begins a segment with it
  *
  * Return: 0: TCP took all; -EINTR: a part; else TCP's error, -EAGAIN without room.
  */
-int kiw_batch_push(struct kiw_batch *b, struct sock *sk, struct ubuf_info *ubuf, bool more);
+int kiw_batch_push(struct kiw_batch *b, struct sock *sk, struct ubuf_info *ubuf, int flags);
+
+/** kiw_batch_pages() - pages of its pieces: TCP takes each by itself */
+u32 kiw_batch_pages(const struct kiw_batch *b);
 
 /** kiw_batch_afford() - may the locked socket pay for the copied bytes */
 bool kiw_batch_afford(struct kiw_batch *b, struct sock *sk);

@@ -165,22 +165,35 @@ void kiw_carrier_end(struct kiw_session *s, bool watch)
 		set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 }
 
+/*
+ * Does a packet of TCP hold the batch and another FPDU of one segment, with pages of header and
+ * trailer? A packet without room for all pages ends with a short segment, within an FPDU.
+ */
+static bool carrier_fits(const struct kiw_session *s)
+{
+	u32 pages = kiw_carrier_mss(s) / PAGE_SIZE + 3;
+
+	return s->neg.large || kiw_batch_pages(&s->tx.batch) + pages <= MAX_SKB_FRAGS;
+}
+
 bool kiw_carrier_takes(struct kiw_session *s)
 {
 	struct sock *sk = kiw_stream_of_session(s)->sk;
+	struct kiw_batch *b = &s->tx.batch;
 
-	return (int)s->tx.batch.len < sk_stream_wspace(sk) && kiw_batch_afford(&s->tx.batch, sk);
+	return (int)b->len < sk_stream_wspace(sk) && carrier_fits(s) && kiw_batch_afford(b, sk);
 }
 
 int kiw_carrier_push(struct kiw_session *s, bool more)
 {
 	struct sock *sk = kiw_stream_of_session(s)->sk;
 	struct kiw_batch *b = &s->tx.batch;
+	int flags = (more ? MSG_MORE : 0) | (s->neg.large ? 0 : MSG_EOR);
 	int err = -EAGAIN;
 
 	kiw_region_leave(&b->use);
 	if (!b->loan || kiw_loan_charge(b->loan, b->len - b->lent))
-		err = kiw_batch_push(b, sk, b->loan ? &b->loan->ubuf : NULL, more);
+		err = kiw_batch_push(b, sk, b->loan ? &b->loan->ubuf : NULL, flags);
 	return err == -EAGAIN && sk_stream_memory_free(sk) ? -ENOMEM : err;
 }
 

@@ -240,6 +240,7 @@ static inline int kiw_send_pages(struct sock *sk, const struct bio_vec *piece, u
 	return kiw_send_msg(sk, piece, pieces, skip, len, ubuf,
 			    flags | (ubuf ? MSG_ZEROCOPY : MSG_SPLICE_PAGES));
 #else
+	struct sk_buff *last;
 	int sent = 0, ret = 0;
 
 	if (ubuf)
@@ -258,6 +259,10 @@ static inline int kiw_send_pages(struct sock *sk, const struct bio_vec *piece, u
 			break;
 		skip = 0;
 	}
+	/* Of single pages TCP takes no MSG_EOR. */
+	last = flags & MSG_EOR && !pieces ? tcp_write_queue_tail(sk) : NULL;
+	if (last)
+		TCP_SKB_CB(last)->eor = 1;
 	return sent ?: ret;
 #endif
 }

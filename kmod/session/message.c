@@ -50,6 +50,31 @@ static u32 message_max_payload(const struct kiw_session *s, u32 hdr_len)
 	return kiw_mulpdu(kiw_carrier_mss(s), s->neg.markers_tx) - hdr_len;
 }
 
+/* Payload of the current message that no FPDU holds yet */
+static u32 message_left(const struct kiw_tx *tx)
+{
+	const struct kiw_send_op *op;
+	const struct kiw_read_in *in;
+
+	if (tx->message == KIW_MESSAGE_NONE)
+		return 0;
+	if (tx->message == KIW_MESSAGE_RESPONSE) {
+		in = kiw_read_in_oldest(&tx->reads_in);
+		return in->atomic ? 0 : in->read.size - tx->off;
+	}
+	op = &kiw_send_ops[tx->req.wqe.opcode];
+	return kiw_send_is_answered(op) || kiw_send_is_local(op) ? 0 : tx->req.len - tx->off;
+}
+
+u32 kiw_message_next(const struct kiw_session *s)
+{
+	u32 left = message_left(&s->tx);
+
+	if (!left)
+		return KIW_HDR_MAX;
+	return KIW_UNTAGGED_LEN + min(left, message_max_payload(s, KIW_UNTAGGED_LEN));
+}
+
 int kiw_message_terminate(struct kiw_session *s)
 {
 	int ret = message_control(s, s->tx.term, s->tx.term_len);

@@ -25,6 +25,9 @@ int kiw_message_rtr(struct kiw_session *s);
 
 int kiw_message_terminate(struct kiw_session *s);
 
+/** kiw_message_next() - most bytes of the next ULPDU; adds nothing */
+u32 kiw_message_next(const struct kiw_session *s);
+
 /** kiw_message_failed() - fail the current request with @status and tell the peer */
 void kiw_message_failed(struct kiw_session *s, enum ib_wc_status status);
 

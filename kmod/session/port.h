@@ -88,6 +88,8 @@ bool kiw_carrier_takes(struct kiw_session *s);
  * @s: session
  * @more: another batch follows at once
  *
+ * Unless @s->neg.large the batch ends a record: TCP begins a segment with the next one.
+ *
  * Return: 0: TCP took all; -EINTR: a part; -EAGAIN: no room; -ENOMEM: no memory; another error: the
  * connection is gone.
  */

@@ -261,6 +261,29 @@ void kiw_tx_drop(struct kiw_session *s)
 }
 
 /*
+ * Does the next FPDU end in the TCP segment that the batch has begun? A peer that accepts no FPDU
+ * beyond a segment may place each segment by itself, and wants an FPDU at its start (RFC 5044
+ * section 5.1). TCP begins a segment with each batch of such a session. Starts the next message, to
+ * know its length.
+ */
+static bool tx_segment_takes(struct kiw_session *s)
+{
+	struct kiw_tx *tx = &s->tx;
+	struct kiw_batch *b = &tx->batch;
+	u32 mss, used;
+
+	if (s->neg.large)
+		return true;
+	mss = kiw_carrier_mss(s);
+	used = b->len % mss;
+	if (!used)
+		return true;
+	if (tx->message == KIW_MESSAGE_NONE && tx_may_start(tx))
+		tx_start_message(s);
+	return used + kiw_fpdu_wire_len(b->offset, kiw_message_next(s), s->neg.markers_tx) <= mss;
+}
+
+/*
  * May the batch get one more FPDU? If TCP refuses the batch for lack of room or memory, at most one
  * FPDU may remain with us.
  */
@@ -270,7 +293,7 @@ static bool tx_batch_takes(struct kiw_session *s)
 
 	if (!kiw_batch_whole(b) || !kiw_batch_open(b))
 		return false;
-	return !b->len || kiw_carrier_takes(s);
+	return !b->len || (kiw_carrier_takes(s) && tx_segment_takes(s));
 }
 
 static bool tx_run(struct kiw_session *s, int budget)

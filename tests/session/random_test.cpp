@@ -173,6 +173,7 @@ TEST(Posts, AreDoneInOrderWhateverTheyAre)
 		EXPECT_EQ(word(*p.b, 3 * Side::memory_size / 4), left.sum());
 		EXPECT_EQ(word(*p.a, 3 * Side::memory_size / 4), right.sum());
 		EXPECT_EQ(p.a->core.state, KIW_QP_RTS);
+		EXPECT_EQ(p.a->straddled + p.b->straddled, 0U);
 	}
 }
 

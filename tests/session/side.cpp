@@ -356,6 +356,8 @@ bool kiw_carrier_takes(kiw_session *s)
 int kiw_carrier_push(kiw_session *s, bool more)
 {
 	side(s).more.push_back(more);
+	if (!s->neg.large && !s->tx.batch.sent)
+		side(s).straddled += side(s).straddling();
 	return side(s).refuses ? side(s).refuses : side(s).push();
 }
 
@@ -614,6 +616,25 @@ kiw_cqe Side::completion()
 }
 
 // TCP takes what its buffer has room for.
+/// FPDUs of the batch that go on behind the TCP segment that they begin in, though they would fit into one. TCP begins
+/// a segment with each batch, and then wherever one is full.
+unsigned Side::straddling() const
+{
+	const kiw_batch &b = s.tx.batch;
+	const bool markers = s.neg.markers_tx;
+	unsigned n = 0;
+
+	for (std::uint32_t at = 0, length = 0; at < b.len; at += length) {
+		const std::uint32_t offset = b.offset - b.len + at;
+		const std::uint8_t *ulpdu =
+			b.bytes + at + (markers && offset % KIW_MARKER_SPACING == 0 ? KIW_MARKER_SIZE : 0);
+
+		length = kiw_fpdu_wire_len(offset, ulpdu[0] << 8 | ulpdu[1], markers);
+		n += at % mss + length > mss;
+	}
+	return n;
+}
+
 int Side::push()
 {
 	kiw_batch &b = s.tx.batch;

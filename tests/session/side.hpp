@@ -123,6 +123,7 @@ public:
 	// What TCP has been given, and how it answers
 	std::uint32_t sent_bytes = 0, lent_bytes = 0, sent_fpdus = 0;
 	std::vector<bool> more; // each push: would another follow at once
+	unsigned straddled = 0; // FPDUs of two segments, in a connection whose segments shall hold whole ones
 	int refuses = 0;	// the error of a push
 	bool has_memory = true, has_room = true;
 	std::uint32_t lends_from = 0; // bytes of a message that is lent; 0: none is
@@ -139,6 +140,7 @@ public:
 	std::vector<ib_event_type> events;
 	std::uint32_t mss;
 	int push();
+	unsigned straddling() const;
 
 private:
 	void act();

@@ -274,6 +274,47 @@ TEST_F(SmallSegments, InlineDataMayTakeSeveral)
 	EXPECT_TRUE(same(std::span(slot).subspan(sizeof(wqe)), b.bytes().subspan(0, 200)));
 }
 
+// An FPDU of a Write of 8 octets has 28: 51 of them fit.
+TEST_F(SmallSegments, HoldAsManyFpdusAsFit)
+{
+	const kiw_sge from = a.sge(0, 8), rest = a.sge(0, 1000);
+
+	for (unsigned i = 0; i < 60; i++)
+		a.post(remote(KIW_WR_WRITE, i, b, 0), {&from, 1});
+	a.post(remote(KIW_WR_WRITE, 60, b, 0), {&rest, 1});
+	a.work();
+	EXPECT_EQ(a.more, (std::vector{true, false}));
+	EXPECT_EQ(a.straddled, 0U);
+	a.post(remote(KIW_WR_WRITE, 61, b, 0), {&rest, 1});
+	a.post(remote(KIW_WR_WRITE, 62, b, 0), {&rest, 1});
+	a.work();
+	EXPECT_EQ(a.more, (std::vector{true, false, true, false}));
+}
+
+// Only what is left of a message at its end begins a new batch.
+TEST_F(SmallSegments, OfALongMessageAreOneBatch)
+{
+	const kiw_sge from = a.sge(0, 3 * (kiw_mulpdu(1448, false) - KIW_TAGGED_LEN) + 100);
+
+	a.post(remote(KIW_WR_WRITE, 1, b, 0), {&from, 1});
+	a.post(remote(KIW_WR_WRITE, 2, b, 0), {&from, 1});
+	a.work();
+	EXPECT_EQ(a.more, (std::vector{true, false}));
+	EXPECT_EQ(a.straddled, 0U);
+}
+
+TEST_F(SmallSegments, HoldAnswersAsWell)
+{
+	read(1, 1400);
+	add(2);
+	add(3);
+	a.work();
+	b.work();
+	b.work();
+	EXPECT_EQ(b.sent_fpdus, 3U);
+	EXPECT_EQ(b.straddled, 0U);
+}
+
 TEST_F(Sending, MemoryThatIsSentNeedsNoRight)
 {
 	const kiw_sge from = a.sge(0, 10, 2);
@@ -899,7 +940,7 @@ void run_short(Side &side)
 {
 	Side::refused = false;
 	side.take_some();
-	const bool more = kiw_tx_run(&side.s, 4);
+	const bool more = kiw_tx_run(&side.s, 16);
 
 	// Where it was short for a moment, another try in the same run has succeeded.
 	if (!Side::rooms_once) {

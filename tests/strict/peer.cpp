@@ -2,10 +2,14 @@
 // A receiver that wants an FPDU's header at the start of each TCP segment, as RNICs do that put no stream together.
 //
 //	strict_peer receive INTERFACE ADDRESS PORT [crc] [markers]
-//		takes one connection, says that its peer's FPDUs shall have these, and reads up to its end. Writes
-//		"SEGMENTS of them WITHOUT", which are those that begin within an FPDU. What a network card would cut
-// counts 		as cut. Needs CAP_NET_RAW. 	strict send ADDRESS PORT 		a program of verbs: RDMA
-// Writes of many sizes to it, one by one and in lists
+//
+// takes one connection, says that its peer's FPDUs shall have these, and reads up to its end. Writes how many segments
+// there were, of how many FPDUs, and how many of them begin within one. What a network card would cut counts as cut.
+// Needs CAP_NET_ADMIN and CAP_NET_RAW.
+//
+//	strict_peer send ADDRESS PORT
+//
+// is a program of verbs: RDMA Writes of many sizes to it, one by one and in lists.
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
@@ -162,12 +166,13 @@ std::set<std::uint32_t> fpdus(const std::vector<std::uint8_t> &stream, bool mark
 int receive(const char *interface, const char *host, const char *port, bool crc, bool markers)
 {
 	sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(std::stoul(port)))};
-	constexpr int on = 1;
+	constexpr int on = 1, room = 256 << 20; // for a window that never ends
 	const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	Segments segments(interface, ntohs(address.sin_port));
 
 	check(inet_pton(AF_INET, host, &address.sin_addr) == 1, host);
 	check(setsockopt(listener.fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+			setsockopt(listener.fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) == 0 &&
 			bind(listener.fd, reinterpret_cast<sockaddr *>(&address), sizeof(address)) == 0 &&
 			listen(listener.fd, 1) == 0,
 		"listen");

@@ -128,7 +128,7 @@ std::uint32_t rest_of(const kiw_batch &batch, iovec *parts)
 	return batch.pieces - first;
 }
 
-int push(kiw_batch &batch, int fd, bool more)
+int push(kiw_batch &batch, int fd, int flags)
 {
 	std::array<iovec, batch_pieces> rest;
 	msghdr message{};
@@ -140,7 +140,7 @@ int push(kiw_batch &batch, int fd, bool more)
 		message.msg_iov = rest.data();
 		message.msg_iovlen = rest_of(batch, rest.data());
 	}
-	const ssize_t taken = sys::sendmsg(fd, &message, more);
+	const ssize_t taken = sys::sendmsg(fd, &message, flags);
 	if (taken < 0)
 		return static_cast<int>(taken);
 	batch.sent += static_cast<u32>(taken);

@@ -24,9 +24,9 @@ bool take_memory(kiw_batch &batch);
 void leave_memory(kiw_batch &batch);
 /// What TCP hasn't taken of a batch. Returns how many parts it has.
 std::uint32_t rest_of(const kiw_batch &batch, iovec *parts);
-/// Hands TCP what is left of a batch. Returns 0 when it has all, -EAGAIN when it has no room for the rest, or its
-/// error.
-int push(kiw_batch &batch, int fd, bool more);
+/// Hands TCP what is left of a batch, with MSG_MORE or MSG_EOR if they are wanted. Returns 0 when it has all, -EAGAIN
+/// when it has no room for the rest, or its error.
+int push(kiw_batch &batch, int fd, int flags);
 /// Has a batch hold nothing of the process's memory. Returns false if there is no memory; the batch is as it was then.
 bool copy_lent(kiw_batch &batch);
 

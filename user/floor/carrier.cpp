@@ -175,7 +175,7 @@ int kiw_carrier_push(kiw_session *s, bool more)
 	if (qp.keeps())
 		return qp.keep(s->tx.batch);
 	const u32 before = s->tx.batch.sent;
-	const int result = kiwu::push(s->tx.batch, qp.fd, more);
+	const int result = kiwu::push(s->tx.batch, qp.fd, (more ? MSG_MORE : 0) | (s->neg.large ? 0 : MSG_EOR));
 	const u32 taken = s->tx.batch.sent - before;
 
 	qp.sent += taken;

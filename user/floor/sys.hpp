@@ -143,9 +143,9 @@ inline ssize_t send(int fd, const void *from, std::size_t n)
 	return call(SYS_sendto, fd, from, n, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
 }
 
-inline ssize_t sendmsg(int fd, const msghdr *message, bool more)
+inline ssize_t sendmsg(int fd, const msghdr *message, int flags)
 {
-	return call(SYS_sendmsg, fd, message, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+	return call(SYS_sendmsg, fd, message, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 inline int ioctl(int fd, unsigned long request, void *argument)

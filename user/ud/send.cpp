@@ -184,7 +184,7 @@ int DatagramQp::hand_over(UdPath &path, std::uint32_t n)
 	message.msg_iovlen = 1;
 	message.msg_control = path.control;
 	message.msg_controllen = path.control_length;
-	const ssize_t sent = sys::sendmsg(fd, &message, false);
+	const ssize_t sent = sys::sendmsg(fd, &message, 0);
 	if (sent < 0)
 		return sent == -ENOBUFS ? ENOMEM : static_cast<int>(-sent);
 	train_.sent += n;
