@@ -6,9 +6,10 @@
 # a reader of the value has to know.
 
 # Left device, right device, address in right
-declare -A LEFT_DEV=([ours]=kiw0 [plain]=kiw0 [siw]=siw0 [rxe]=rxe0) RIGHT_DEV=([ours]=kiw1 [plain]=kiw1 [siw]=siw1 [rxe]=rxe1)
-declare -A ADDRESS=([ours]=10.77.0.2 [plain]=10.77.0.2 [siw]=10.78.0.2 [rxe]=10.80.0.2 [tcp]=10.77.0.2 [zerocopy]=10.77.0.2 [probe]=10.77.0.2)
-declare -A RIGHT_NETDEV=([ours]=veth1 [plain]=veth1 [siw]=veth3)
+declare -A LEFT_DEV=([ours]=kiw0 [plain]=kiw0 [module]=kiw0 [library]=kiwu0 [siw]=siw0 [rxe]=rxe0)
+declare -A RIGHT_DEV=([ours]=kiw1 [plain]=kiw1 [module]=kiw1 [library]=kiwu0 [siw]=siw1 [rxe]=rxe1)
+declare -A ADDRESS=([ours]=10.77.0.2 [plain]=10.77.0.2 [module]=10.77.0.2 [library]=10.77.0.2 [siw]=10.78.0.2 [rxe]=10.80.0.2 [tcp]=10.77.0.2 [zerocopy]=10.77.0.2 [probe]=10.77.0.2)
+declare -A RIGHT_NETDEV=([ours]=veth1 [plain]=veth1 [module]=veth1 [siw]=veth3)
 declare -A absent=()	# why a contender can't run here at all
 FAST_CRC=(crc32c=bench_crc32c skb_crc32c=bench_skb_crc32c)
 tracer=() server_tracer=()	# what client and server are started by
@@ -399,6 +400,14 @@ measure_connections() {
 		both $TOOLS/bench_cm connections server "${ADDRESS[$1]}" "$port" --count "$2" "${server[@]}" -- \
 			$TOOLS/bench_cm connections client "${ADDRESS[$1]}" "$port" --count "$2" "${client[@]}" && line=$(cat "$WORK/client")
 	fi && figure "$line" 1 0.1 10000000 1
+}
+
+# measure_library: as measure_connections or measure_bandwidth; what is ours there is the device without a module
+measure_library() {
+	local who=$1 how=bandwidth tracer=() server_tracer=()
+	[ "$who" != ours ] || who=library tracer=("$TOOLS/kiwarp-user") server_tracer=("$TOOLS/kiwarp-user")
+	[ "$kind" != connection ] || how=connections
+	"measure_$how" "$who" "$2"
 }
 
 # processor_time: sets "used" to the microseconds of processor time that both ends have used, interrupts included

@@ -8,7 +8,7 @@ first_iterations() {
 	case $method.$kind in
 	bandwidth.send_events | cpu.send_events | counters.send_events) echo $((2 * AHEAD)) ;;
 	bandwidth.* | cpu.* | pipe.*) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
-	connections.*) echo 50 ;;
+	connections.* | library.*) echo 50 ;;
 	rate.*) echo 3200 ;;
 	datagram_rate.* | datagram_bandwidth.* | loss.* | broadcast.*) echo $((TENTHS * 100)) ;; # milliseconds
 	counters.connection) echo 512 ;;
@@ -22,7 +22,7 @@ next_iterations() {
 	case $method in
 	bandwidth | pipe) iterations "$1" "$TENTHS" 5 3000000 1 ;;
 	cpu) iterations "$1" $((2 * TENTHS)) 30 300000 1 ;;
-	connections) iterations "$1" "$TENTHS" 30 50000 1 ;;
+	connections | library) iterations "$1" "$TENTHS" 30 50000 1 ;;
 	rate) iterations "$1" "$TENTHS" 320 3000000 32 ;;
 	datagram_rate | datagram_bandwidth | loss | broadcast) first_iterations ;;
 	*) iterations "$1" "$TENTHS" 1000 200000 1 ;;
@@ -141,6 +141,18 @@ group_connections() {
 	octets=0 LIMIT=60
 	echo "connections"
 	rounds
+}
+
+group_library() {
+	local rep
+	echo "library"
+	the_group library-bandwidth library
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for octets in 65536 1048576; do turns ours module; done
+	done
+	the_group library-connections library
+	kind=connection octets=0 LIMIT=60
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do turns ours module; done
 }
 
 # Sends and Reads sleep until there is a completion, as the sockets do; perftest's Writes can't.

@@ -73,6 +73,9 @@ constexpr Rule rules[] = {
 	{0, "verbs-connections", "", 0, 0, "", "plain", at_least(1)},
 	{0, "verbs-latency", "", 0, 0, "", "plain", at_most(1.1)},
 	{0, "verbs-rate", "", 0, 0, "", "plain", at_least(0.95)},
+	{0, "library-bandwidth", "", 65536, 0, "", "module", at_least(0.8)},
+	{0, "library-bandwidth", "", 1048576, 0, "", "module", at_least(0.5)},
+	{0, "library-connections", "", 0, 0, "", "module", at_least(1)},
 	{1, "user-cpu", "", 65536, 0, "off", "tcp", at_most(1.2)},
 	{1, "user-cpu", "", 65536, 0, "on", "tcp", at_most(1.6)},
 	{1, "user-cpu", "", 1048576, 0, "off", "tcp", at_most(1.25)},
@@ -253,6 +256,7 @@ std::vector<Rival> rivals(const Results &results, const Cell &c)
 	}
 	add("rc", connected_name(c), connected_runs(results, c));
 	add("plain", plain_name(c), find(results, c, "plain"));
+	add("module", "the module", find(results, c, "module"));
 	add("whole", "UD Sends, whole", find(results, c, "whole"));
 	add("udp", "UDP, sendmmsg", find(results, c, "udp"));
 	add("udp_segment", "UDP_SEGMENT", find(results, c, "udp_segment"));

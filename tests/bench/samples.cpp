@@ -30,6 +30,8 @@ constexpr std::array groups{
 	Group{"verbs-latency", "Latency of atomics", "us", false},
 	Group{"verbs-rate", "Small messages by other calls, posted in lists", "thousand/s", true},
 	Group{"loss", "Bandwidth of what arrives where packets are lost", "MB/s", true},
+	Group{"library-bandwidth", "Bandwidth without the module", "MB/s", true},
+	Group{"library-connections", "Connections without the module, made and closed", "1/s", true},
 	Group{"user-cpu", "Without the module: processor time of both ends", "us for each message", false},
 	Group{"user-lists", "Without the module: processor time of small messages, posted in lists",
 		"us for each message", false},
