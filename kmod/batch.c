@@ -181,11 +181,11 @@ int kiw_batch_push(struct kiw_batch *b, struct sock *sk, struct ubuf_info *ubuf,
 
 u32 kiw_batch_pages(const struct kiw_batch *b)
 {
+	const struct bio_vec *piece = b->mem.piece;
 	u32 n = 0;
 
 	for (u32 i = 0; i < b->pieces; i++)
-		n += DIV_ROUND_UP(offset_in_page(b->mem.piece[i].bv_offset) + b->mem.piece[i].bv_len,
-				  PAGE_SIZE);
+		n += DIV_ROUND_UP(offset_in_page(piece[i].bv_offset) + piece[i].bv_len, PAGE_SIZE);
 	return n;
 }
 
