@@ -404,9 +404,9 @@ measure_connections() {
 
 # measure_library: as measure_connections or measure_bandwidth; what is ours there is the device without a module
 measure_library() {
-	local who=$1 how=bandwidth tracer=() server_tracer=()
+	local who=$1 how=bandwidth tracer=() server_tracer=() onlooker=ib_write_bw
 	[ "$who" != ours ] || who=library tracer=("$TOOLS/kiwarp-user") server_tracer=("$TOOLS/kiwarp-user")
-	[ "$kind" != connection ] || how=connections
+	[ "$kind" != connection ] || how=connections onlooker=
 	"measure_$how" "$who" "$2"
 }
 

@@ -148,7 +148,10 @@ group_library() {
 	echo "library"
 	the_group library-bandwidth library
 	for ((rep = 0; rep <= REPETITIONS; rep++)); do
-		for octets in 65536 1048576; do turns ours module; done
+		for octets in 65536 1048576; do
+			turns ours module
+			stream_turns stream tcp
+		done
 	done
 	the_group library-connections library
 	kind=connection octets=0 LIMIT=60
