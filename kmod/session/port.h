@@ -80,7 +80,10 @@ bool kiw_carrier_begin(struct kiw_session *s);
 /** kiw_carrier_end() - after it; @watch: report each ACK */
 void kiw_carrier_end(struct kiw_session *s, bool watch);
 
-/** kiw_carrier_takes() - has TCP room and memory for more than @s->tx.batch */
+/**
+ * kiw_carrier_takes() - has TCP room and memory for more than @s->tx.batch; unless @s->neg.large,
+ * in the same packet
+ */
 bool kiw_carrier_takes(struct kiw_session *s);
 
 /**

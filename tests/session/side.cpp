@@ -615,7 +615,6 @@ kiw_cqe Side::completion()
 	return cqe;
 }
 
-// TCP takes what its buffer has room for.
 /// FPDUs of the batch that go on behind the TCP segment that they begin in, though they would fit into one. TCP begins
 /// a segment with each batch, and then wherever one is full.
 unsigned Side::straddling() const
@@ -635,6 +634,7 @@ unsigned Side::straddling() const
 	return n;
 }
 
+// TCP takes what its buffer has room for.
 int Side::push()
 {
 	kiw_batch &b = s.tx.batch;

@@ -16,7 +16,7 @@ device() {
 listens() { ss -ltnH "sport = :$1" | grep -q .; }
 
 two() {
-	local name=$1 server=() pid status
+	local name=$1 server=() pid status=0 server_status=0
 	shift
 	selected "$name" || return 0
 	while [ "$1" != -- ]; do
@@ -27,12 +27,12 @@ two() {
 	device "${server[@]}" >"$WORK/server" 2>&1 &
 	pid=$!
 	until_true listens "$PORT"
-	device "$@" >"$WORK/client" 2>&1
-	status=$?
-	if wait $pid && [ $status = 0 ]; then
+	device "$@" >"$WORK/client" 2>&1 || status=$?
+	wait $pid || server_status=$?
+	if ended_well $status "$WORK/client" && ended_well $server_status "$WORK/server"; then
 		ok "$name"
 		return
 	fi
-	not_ok "$name" "client $status"
+	not_ok "$name" "client $status, server $server_status"
 	tail -n 5 "$WORK/server" "$WORK/client"
 }
