@@ -725,6 +725,89 @@ TEST(Connect, AChannelGoesWhileItsThreadIsOnTheWayThere)
 	EXPECT_FALSE(refused);
 }
 
+// As rping's thread does where it is late. The memory of what has gone is not read.
+TEST(Connect, AThreadIsInItsChannelWhenThatGoes)
+{
+	sockaddr_in address{};
+
+	address.sin_family = AF_INET;
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	for (int i = 0; i < 500; i++) {
+		rdma_event_channel *channel = rdma_create_event_channel();
+		rdma_cm_id *id = nullptr;
+
+		ASSERT_EQ(fcntl(channel->fd, F_SETFL, O_NONBLOCK), 0);
+		std::thread fetching([channel] {
+			rdma_cm_event *event = nullptr;
+
+			do {
+				errno = 0;
+				if (!rdma_get_cm_event(channel, &event))
+					rdma_ack_cm_event(event);
+			} while (errno == 0 || errno == EAGAIN);
+			EXPECT_EQ(errno, EBADF);
+		});
+		EXPECT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+		EXPECT_EQ(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&address), 1000), 0);
+		EXPECT_EQ(rdma_destroy_id(id), 0);
+		rdma_destroy_event_channel(channel);
+		fetching.join();
+	}
+}
+
+TEST(Connect, AChannelGoesBeforeItsIdentifiers)
+{
+	rdma_event_channel *gone = rdma_create_event_channel(), *other = rdma_create_event_channel();
+	rdma_cm_id *id = nullptr, *moved = nullptr, *refused = nullptr;
+	rdma_cm_event *event = nullptr;
+	sockaddr_in address{};
+
+	address.sin_family = AF_INET;
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	ASSERT_EQ(rdma_create_id(gone, &id, nullptr, RDMA_PS_TCP), 0);
+	ASSERT_EQ(rdma_create_id(other, &moved, nullptr, RDMA_PS_TCP), 0);
+	rdma_destroy_event_channel(gone);
+	rdma_destroy_event_channel(gone);
+	// Another channel isn't in its place.
+	rdma_event_channel *next = rdma_create_event_channel();
+	EXPECT_NE(next, gone);
+	EXPECT_EQ(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&address), 1000), 0);
+	EXPECT_EQ(rdma_get_cm_event(gone, &event), -1);
+	EXPECT_EQ(errno, EBADF);
+	EXPECT_EQ(rdma_create_id(gone, &refused, nullptr, RDMA_PS_TCP), -1);
+	EXPECT_EQ(errno, EBADF);
+	EXPECT_EQ(rdma_migrate_id(moved, gone), -1);
+	EXPECT_EQ(errno, EBADF);
+	// Its identifier can still go to another one, with its event.
+	EXPECT_EQ(rdma_migrate_id(id, other), 0);
+	ASSERT_EQ(rdma_get_cm_event(other, &event), 0);
+	EXPECT_EQ(event->id, id);
+	rdma_ack_cm_event(event);
+	EXPECT_EQ(rdma_destroy_id(id), 0);
+	EXPECT_EQ(rdma_destroy_id(moved), 0);
+	rdma_destroy_event_channel(other);
+	rdma_destroy_event_channel(next);
+}
+
+TEST(Connect, ACancelledThreadKeepsNoDescriptor)
+{
+	rdma_event_channel *channel = rdma_create_event_channel();
+	const int fd = channel->fd;
+	std::atomic<bool> there = false;
+	std::thread fetching([&] {
+		rdma_cm_event *event = nullptr;
+
+		there = true;
+		rdma_get_cm_event(channel, &event);
+	});
+
+	EXPECT_TRUE(eventually([&] { return there.load(); }));
+	pthread_cancel(fetching.native_handle());
+	fetching.join();
+	rdma_destroy_event_channel(channel);
+	EXPECT_EQ(fcntl(fd, F_GETFD), -1);
+}
+
 // One thread fetches the events that another one's identifiers have, until they go.
 TEST(Connect, AnIdentifierGoesWhileItsEventIsFetched)
 {

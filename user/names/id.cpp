@@ -66,7 +66,7 @@ bool on_requested(void *listener, Endpoint &ep)
 	rdma_conn_param param = param_of(ep);
 
 	// tell() gives it the listener's channel.
-	Id *child = Id::make(nullptr, parent.ibv.context, parent.ibv.ps, parent.ibv.qp_type);
+	Id *child = Id::make(parent.ibv.context, parent.ibv.ps, parent.ibv.qp_type);
 	if (!child)
 		return false;
 	ep.asked(child->responder_resources, child->initiator_depth);
@@ -145,6 +145,7 @@ static void begin_anew()
 	device_lock.~Lock();
 	::new (&device_lock) kiw::Lock;
 	device_context = nullptr;
+	EventChannel::begin_anew();
 }
 
 int cm_device(ibv_context *&context, ibv_pd *&pd)
@@ -194,13 +195,12 @@ int Id::attach()
 
 // --- life -----------------------------------------------------------------------------------------
 
-Id *Id::make(rdma_event_channel *channel, void *context, rdma_port_space space, ibv_qp_type type)
+Id *Id::make(void *context, rdma_port_space space, ibv_qp_type type)
 {
 	auto id = kiw::make<Id>();
 
 	if (!id || id->origin.open())
 		return nullptr;
-	id->ibv.channel = channel;
 	id->ibv.context = context;
 	id->ibv.ps = space;
 	id->ibv.qp_type = type;
@@ -223,19 +223,20 @@ void Id::end()
 	::pthread_mutex_unlock(&mutex);
 	std::free(qp_init_attr);
 	std::free(connect_data);
+	channel().put();
 	kiw::destroy(this);
 }
 
 // --- events ---------------------------------------------------------------------------------------
 
-void EventChannel::await_fetcher() const
+void Id::report_to(EventChannel &channel)
 {
-	const Time end = now() + 10 * millisecond;
-	const pid_t thread = fetcher.load(std::memory_order_relaxed);
+	rdma_event_channel *before = ibv.channel;
 
-	while (thread && thread != sys::gettid() && !looking.load(std::memory_order_relaxed) && now() < end &&
-		sys::has_thread(thread))
-		sys::nap(50 * microsecond);
+	channel.get();
+	ibv.channel = &channel.ibv;
+	if (before)
+		EventChannel::from(before).put();
 }
 
 bool Id::tell(rdma_cm_event_type type, int status, const rdma_conn_param &param, Id *child)
@@ -258,15 +259,14 @@ bool Id::tell(rdma_cm_event_type type, int status, const rdma_conn_param &param,
 	event->of = this;
 	kiw::Guard guard(telling);
 	if (child)
-		child->ibv.channel = ibv.channel;
-	EventChannel::from(ibv.channel).queue.add(event.release()->event);
+		child->report_to(channel());
+	channel().queue.add(event.release()->event);
 	return true;
 }
 
 void Id::forget_events()
 {
-	EventChannel::from(ibv.channel)
-		.queue.drop([this](Event &event) { return CmEvent::from(event).of == this; },
+	channel().queue.drop([this](Event &event) { return CmEvent::from(event).of == this; },
 			[](Event &event) {
 				CmEvent &dropped = CmEvent::from(event);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// The objects of rdma_cm: event channels, identifiers and events. Above endpoints as the kernel's rdma_cm stands above
+// The objects of rdma_cm: identifiers and events. Above endpoints as the kernel's rdma_cm stands above
 // iw_cm, and with what librdmacm does on top of that.
 //
 // Locks, outermost first: Id::lock, an endpoint's or a listener's, Id::telling, that of the channel's queue.
@@ -11,25 +11,12 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 
+#include "channel.hpp"
 #include "endpoint.hpp"
 #include "events.hpp"
 #include "origin.hpp"
 
 namespace kiwu {
-
-struct EventChannel {
-	rdma_event_channel ibv{};
-	EventQueue queue;
-	kiw::Origin origin;
-	std::atomic<pid_t> fetcher = 0;	   // the thread that has fetched the last event
-	std::atomic<bool> looking = false; // a thread has asked for another since
-
-	/// Called before the channel goes. A thread that has acknowledged its event may be on its way back to the
-	/// channel, as rping's is; it gets 10 ms to arrive there, where it then waits for ever.
-	void await_fetcher() const;
-
-	static EventChannel &from(rdma_event_channel *channel) { return *reinterpret_cast<EventChannel *>(channel); }
-};
 
 struct Id;
 
@@ -83,10 +70,14 @@ struct Id {
 
 	static Id &from(rdma_cm_id *id) { return *reinterpret_cast<Id *>(id); }
 
-	/// An identifier that reports to a channel; nullptr if there is no memory.
-	static Id *make(rdma_event_channel *channel, void *context, rdma_port_space space, ibv_qp_type type);
+	/// An identifier that reports to no channel yet; nullptr if there is no memory.
+	static Id *make(void *context, rdma_port_space space, ibv_qp_type type);
 	/// It goes, with what belongs to it. Waits for acknowledgments.
 	void end();
+
+	/// What it tells goes to a channel, to which it gets a reference.
+	void report_to(EventChannel &channel);
+	EventChannel &channel() const { return EventChannel::from(ibv.channel); }
 
 	/// Has the process told of an event. Returns false if there is no memory.
 	bool tell(rdma_cm_event_type type, int status, const rdma_conn_param &param = {}, Id *child = nullptr);

@@ -131,7 +131,7 @@ bool make_synchronous(Id &id)
 
 	if (!channel)
 		return false;
-	id.ibv.channel = channel;
+	id.report_to(EventChannel::from(channel));
 	id.synchronous = true;
 	return true;
 }
@@ -159,19 +159,14 @@ KIW_NAME rdma_event_channel *rdma_create_event_channel()
 {
 	ibv_context *context = nullptr;
 	ibv_pd *pd = nullptr;
-	auto channel = kiw::make<EventChannel>();
-	int error = channel ? cm_device(context, pd) : ENOMEM;
+	int error = cm_device(context, pd);
+	EventChannel *channel = error ? nullptr : EventChannel::make(error);
 
-	if (!error)
-		error = channel->origin.open();
-	if (!error)
-		error = channel->queue.open();
-	if (error) {
+	if (!channel) {
 		errno = error;
 		return nullptr;
 	}
-	channel->ibv.fd = channel->queue.fd();
-	return &channel.release()->ibv;
+	return &channel->ibv;
 }
 
 KIW_NAME void rdma_destroy_event_channel(rdma_event_channel *channel)
@@ -181,33 +176,41 @@ KIW_NAME void rdma_destroy_event_channel(rdma_event_channel *channel)
 	if (going.origin.inherited())
 		return;
 	going.await_fetcher();
-	kiw::destroy(&going);
+	going.end();
 }
 
-/// Of a synchronous identifier: calls with it fetch its events, and nobody else does
-static void destroy_own_channel(rdma_event_channel *channel)
+/// For a thread that is cancelled in rdma_get_cm_event()
+static void leave_channel(void *channel)
 {
-	kiw::destroy(&EventChannel::from(channel));
+	static_cast<EventChannel *>(channel)->put();
 }
 
 KIW_NAME int rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **event)
 {
-	EventChannel &from = EventChannel::from(channel);
 	Event *taken = nullptr;
+	int error = 0;
 
 	if (!event)
 		return result(EINVAL);
-	if (from.origin.inherited())
+	if (EventChannel::from(channel).origin.inherited())
 		return result(EPERM);
+	EventChannel *from = EventChannel::enter(channel);
+	if (!from)
+		return result(EBADF);
 	const auto count = [](Event &told) {
 		CmEvent::from(told).of->events_fetched++;
 	};
-	from.looking.store(true, std::memory_order_relaxed);
-	// Where it fails, the channel may be gone.
-	if (const int error = from.queue.take(taken, count))
+	from->looking.store(true, std::memory_order_relaxed);
+	pthread_cleanup_push(leave_channel, from);
+	error = from->queue.take(taken, count);
+	pthread_cleanup_pop(0);
+	if (!error) {
+		from->fetcher.store(sys::gettid(), std::memory_order_relaxed);
+		from->looking.store(false, std::memory_order_relaxed);
+	}
+	from->put();
+	if (error)
 		return result(error);
-	from.fetcher.store(sys::gettid(), std::memory_order_relaxed);
-	from.looking.store(false, std::memory_order_relaxed);
 	CmEvent &fetched = CmEvent::from(*taken);
 	Id &of = *fetched.of;
 	*event = &fetched.told;
@@ -244,31 +247,36 @@ KIW_NAME int rdma_migrate_id(rdma_cm_id *ibv, rdma_event_channel *channel)
 		return result(EPERM);
 	if (synchronous && !(channel = rdma_create_event_channel()))
 		return -1;
-	rdma_event_channel *before = nullptr;
+	EventChannel *to = EventChannel::enter(channel);
+	if (!to)
+		return result(EBADF);
+	EventChannel &before = id.channel();
+	before.get();
 	{
 		kiw::Guard guard(id.telling);
 
-		before = ibv->channel;
-		ibv->channel = channel;
+		id.report_to(*to);
 		// Those that weren't fetched move as well.
-		EventChannel::from(before).queue.drop([&](Event &event) { return CmEvent::from(event).of == &id; },
+		before.queue.drop([&](Event &event) { return CmEvent::from(event).of == &id; },
 			[&](Event &event) {
 				// A request that wasn't fetched reports where its listener does.
-				if (rdma_cm_id *child = CmEvent::from(event).told.id; child != ibv) {
-					kiw::Guard child_guard(Id::from(child).telling);
+				if (Id &child = Id::from(CmEvent::from(event).told.id); &child != &id) {
+					kiw::Guard child_guard(child.telling);
 
-					child->channel = channel;
+					child.report_to(*to);
 				}
-				EventChannel::from(channel).queue.add(event);
+				to->queue.add(event);
 			});
 	}
+	to->put();
 	if (id.synchronous) {
 		if (ibv->event) {
 			rdma_ack_cm_event(ibv->event);
 			ibv->event = nullptr;
 		}
-		destroy_own_channel(before);
+		before.end();
 	}
+	before.put();
 	id.synchronous = synchronous;
 	// Nobody reads the old channel for it any more.
 	::pthread_mutex_lock(&id.mutex);
@@ -293,15 +301,24 @@ static int create_id(
 		return result(EOPNOTSUPP);
 	if (channel && EventChannel::from(channel).origin.inherited())
 		return result(EPERM);
-	Id *made = Id::make(channel, context, space, type);
-	if (!made)
-		return result(ENOMEM);
-	if (!channel && !make_synchronous(*made)) {
-		kiw::destroy(made);
-		return -1;
+	EventChannel *entered = channel ? EventChannel::enter(channel) : nullptr;
+	if (channel && !entered)
+		return result(EBADF);
+	Id *made = Id::make(context, space, type);
+	int error = made ? 0 : ENOMEM;
+	if (made && entered)
+		made->report_to(*entered);
+	else if (made && !make_synchronous(*made))
+		error = errno;
+	if (entered)
+		entered->put();
+	if (!error) {
+		*id = &made->ibv;
+		return 0;
 	}
-	*id = &made->ibv;
-	return 0;
+	if (made)
+		kiw::destroy(made);
+	return result(error);
 }
 
 KIW_NAME int rdma_create_id(rdma_event_channel *channel, rdma_cm_id **id, void *context, rdma_port_space space)
@@ -312,7 +329,6 @@ KIW_NAME int rdma_create_id(rdma_event_channel *channel, rdma_cm_id **id, void *
 KIW_NAME int rdma_destroy_id(rdma_cm_id *ibv)
 {
 	Id &id = Id::from(ibv);
-	rdma_event_channel *own = id.synchronous ? ibv->channel : nullptr;
 
 	if (id.origin.inherited())
 		return result(EPERM);
@@ -320,9 +336,10 @@ KIW_NAME int rdma_destroy_id(rdma_cm_id *ibv)
 		rdma_ack_cm_event(ibv->event);
 		ibv->event = nullptr;
 	}
+	// A channel of its own goes with it.
+	if (id.synchronous)
+		id.channel().end();
 	id.end();
-	if (own)
-		destroy_own_channel(own);
 	return 0;
 }
 
