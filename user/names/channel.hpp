@@ -14,9 +14,9 @@ namespace kiwu {
 
 /// An event channel.
 ///
-/// The program refers to it until rdma_destroy_event_channel(), each identifier that reports to it does, and each thread
-/// in rdma_get_cm_event(): a program may end its channel while a thread of its waits there. Its memory stays a channel's
-/// for ever, and serves the next one: a thread may also come to a channel that has gone. rping does both.
+/// The program refers to it until rdma_destroy_event_channel(), each identifier that reports to it does, and each
+/// thread in rdma_get_cm_event(): a program may end its channel while a thread of its waits there. Its memory stays a
+/// channel's for ever, and serves the next one: a thread may also come to a channel that has gone. rping does both.
 class EventChannel {
 public:
 	rdma_event_channel ibv{};
@@ -45,7 +45,7 @@ public:
 
 private:
 	std::atomic<std::uint32_t> references_ = 0;
-	std::atomic<bool> open_ = false;  // the program refers to it
+	std::atomic<bool> open_ = false; // the program refers to it
 	EventChannel *next_free_ = nullptr;
 };
 

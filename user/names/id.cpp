@@ -267,14 +267,14 @@ bool Id::tell(rdma_cm_event_type type, int status, const rdma_conn_param &param,
 void Id::forget_events()
 {
 	channel().queue.drop([this](Event &event) { return CmEvent::from(event).of == this; },
-			[](Event &event) {
-				CmEvent &dropped = CmEvent::from(event);
+		[](Event &event) {
+			CmEvent &dropped = CmEvent::from(event);
 
-				// A request that nobody has heard of
-				if (dropped.told.listen_id)
-					from(dropped.told.id).end();
-				kiw::destroy(&dropped);
-			});
+			// A request that nobody has heard of
+			if (dropped.told.listen_id)
+				from(dropped.told.id).end();
+			kiw::destroy(&dropped);
+		});
 }
 
 // --- addresses ------------------------------------------------------------------------------------
