@@ -16,7 +16,7 @@
 enum kiw_ep_state {
 	KIW_ST_NEW,		/* its downcall has not returned */
 	KIW_ST_LISTEN,
-	KIW_ST_DIAL_WAIT,	/* initiator by QP number: between two attempts */
+	KIW_ST_DIAL_WAIT,	/* initiator: between two attempts */
 	KIW_ST_CONNECTING,	/* initiator: SYN sent */
 	KIW_ST_REPLY_WAIT,	/* initiator: Request (being) sent */
 	KIW_ST_REQUEST_WAIT,	/* responder: accepted by TCP */

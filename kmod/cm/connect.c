@@ -12,6 +12,7 @@
  *	-ECONNABORTED	our side gave up: QP destroyed, device going
  */
 #include <linux/errno.h>
+#include <linux/jiffies.h>
 #include <linux/net.h>
 #include <net/inet_sock.h>
 #include <net/tcp_states.h>
@@ -20,6 +21,13 @@
 #include "compat.h"
 #include "pump.h"
 #include "stream.h"
+
+/*
+ * TCP's refusal is believed when it came so often, after pauses from this on, each four times as
+ * long: programs connect to listeners that the peer makes meanwhile, as perftest's do.
+ */
+#define CONNECT_REFUSALS	4
+#define CONNECT_PAUSE_MS	2
 
 /**
  * kiw_request_compose() - write the Request
@@ -82,6 +90,34 @@ static int connect_dial_again(struct kiw_ep *ep)
 	kiw_ep_unhook(ep);
 	kiw_sock_disconnect(ep->sock);
 	return kiw_dial(ep);
+}
+
+static void connect_refused(struct kiw_ep *ep)
+{
+	struct kiw_startup *su = ep->su;
+
+	if (++su->refusals == CONNECT_REFUSALS) {
+		kiw_ep_end(ep, -ECONNREFUSED, KIW_END_RESET);
+		return;
+	}
+	kiw_ep_unhook(ep);
+	kiw_sock_disconnect(ep->sock);
+	kiw_ep_enter(ep, KIW_ST_DIAL_WAIT);
+	su->next = jiffies + msecs_to_jiffies(CONNECT_PAUSE_MS << 2 * (su->refusals - 1));
+	kiw_ep_again(ep, su->next);
+}
+
+static void connect_wait(struct kiw_ep *ep)
+{
+	int err;
+
+	if (time_before(jiffies, ep->su->next)) {
+		kiw_ep_again(ep, ep->su->next);
+		return;
+	}
+	err = kiw_dial(ep);
+	if (err)
+		kiw_ep_end(ep, err, KIW_END_RESET);
 }
 
 static void connect_lost(struct kiw_ep *ep, int err)
@@ -214,9 +250,15 @@ static void connect_run(struct kiw_ep *ep, unsigned long events)
 		kiw_ep_end(ep, -ETIMEDOUT, KIW_END_RESET);
 		return;
 	}
+	if (ep->state == KIW_ST_DIAL_WAIT) {
+		connect_wait(ep);
+		return;
+	}
 	err = kiw_request_step(ep, &rep);
 	if (!err)
 		connect_reply_received(ep, &rep);
+	else if (err == -ECONNREFUSED && ep->state == KIW_ST_CONNECTING)
+		connect_refused(ep);
 	else if (err != -EAGAIN && ep->state == KIW_ST_CONNECTING)
 		kiw_ep_end(ep, err, KIW_END_RESET);
 	else if (err != -EAGAIN)

@@ -20,6 +20,7 @@
  * endpoint and one timer.
  *
  *	CONNECTING -> REPLY_WAIT ------------------------------------------.
+ *	DIAL_WAIT <-> CONNECTING		(by rdma_cm: where TCP refuses)
  *	DIAL_WAIT <-> CONNECTING, REPLY_WAIT	(by QP number: until it succeeds)
  *	REQUEST_WAIT -> REQUEST_READY -> REQUESTED -> REPLY_SEND -> RTR_WAIT -> OPEN -> CLOSING
  *
@@ -123,6 +124,8 @@ struct kiw_listener;
  * @local: initiator: address to bind; then the connection's own
  * @remote: initiator: address to connect to; then the connection's own
  * @retried: initiator: revision 2 found no answer, this is the attempt with revision 1
+ * @refusals: initiator: times that TCP refused
+ * @next: initiator: jiffies of the next attempt, in state DIAL_WAIT
  * @reject: responder: the Reply in @out is a rejection
  * @held: responder: the Request is complete, but that of an earlier connection comes first;
  *	protected by the listener's lock
@@ -147,6 +150,8 @@ struct kiw_startup {
 	struct sockaddr_storage	local;
 	struct sockaddr_storage	remote;
 	bool			retried;
+	u8			refusals;
+	unsigned long		next;
 	bool			reject;
 	bool			held;
 	u32			number;

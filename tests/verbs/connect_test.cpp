@@ -3,8 +3,10 @@
 // Connections through rdma_cm: start, refusal, end.
 #include <arpa/inet.h>
 #include <cerrno>
+#include <fstream>
 #include <netinet/tcp.h>
 #include <numeric>
+#include <sstream>
 #include <unistd.h>
 
 #include "../lib/connection.hpp"
@@ -136,6 +138,30 @@ TEST(Connect, AddressesAreKnownAtBothEnds)
 	EXPECT_EQ(rdma_get_peer_addr(pair.b().id())->sa_family, rdma_get_local_addr(pair.a().id())->sa_family);
 }
 
+/// Connections of the client's end that TCP could not make
+std::uint64_t failed_attempts()
+{
+	const InNamespace inside(client_end().netns);
+	std::ifstream counters("/proc/thread-self/net/snmp");
+	std::string names, values, name;
+	std::uint64_t value = 0;
+
+	while (std::getline(counters, names) && std::getline(counters, values)) {
+		std::istringstream name_of(names), value_of(values);
+
+		name_of >> name;
+		value_of >> name;
+		if (name != "Tcp:")
+			continue;
+		while (name_of >> name && value_of >> value)
+			if (name == "AttemptFails")
+				return value;
+	}
+	ADD_FAILURE() << "no AttemptFails";
+	return 0;
+}
+
+// A listener may be about to come: TCP's refusal is believed when it came four times.
 TEST(Connect, NobodyListensMeansRejected)
 {
 	std::uint16_t unused = 0;
@@ -143,10 +169,12 @@ TEST(Connect, NobodyListensMeansRejected)
 		const TcpListener listener;
 		unused = listener.port;
 	}
+	const std::uint64_t before = failed_attempts();
 	const auto a = start_connecting(unused, {});
 	const Event event = a->events().wait(RDMA_CM_EVENT_REJECTED, a->id());
 	EXPECT_EQ(event.status, -ECONNREFUSED);
 	EXPECT_TRUE(event.private_data.empty());
+	EXPECT_EQ(failed_attempts() - before, 4);
 }
 
 TEST(Connect, TypeOfServiceIsOnTheWire)
