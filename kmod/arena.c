@@ -190,16 +190,26 @@ static int ring_alloc_own(struct kiw_ring_map *map, struct kiw_ucontext *uctx, u
 	return 0;
 }
 
+/* No process maps it: it has no arena. */
+static int ring_alloc_kernel(struct kiw_ring_map *map, u32 size)
+{
+	map->mem = vzalloc(size);
+	map->size = size;
+	return map->mem ? 0 : -ENOMEM;
+}
+
 int kiw_ring_alloc(struct kiw_ring_map *map, struct kiw_ucontext *uctx, u32 entries, u32 stride)
 {
 	u32 size = ALIGN(KIW_RING_HEADER + entries * stride, KIW_RING_ALIGN);
 	int err;
 
+	map->stride = stride;
+	if (!uctx)
+		return ring_alloc_kernel(map, size);
 	mutex_lock(&uctx->rings.mutex);
 	err = size <= SHARED_MAX ? ring_alloc_shared(map, uctx, size) :
 				   ring_alloc_own(map, uctx, size);
 	mutex_unlock(&uctx->rings.mutex);
-	map->stride = stride;
 	return err;
 }
 
@@ -209,8 +219,11 @@ void kiw_ring_free(struct kiw_ring_map *map)
 	struct kiw_rings *rings;
 	unsigned int n = map->size / KIW_RING_ALIGN;
 
-	if (!arena)
+	if (!arena) {
+		vfree(map->mem);
+		memset(map, 0, sizeof(*map));
 		return;
+	}
 	rings = arena->rings;
 	mutex_lock(&rings->mutex);
 	if (!--arena->count) {

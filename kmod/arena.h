@@ -29,9 +29,9 @@ void kiw_rings_init(struct kiw_rings *rings);
 void kiw_rings_exit(struct kiw_rings *rings);
 
 /**
- * kiw_ring_alloc() - make a ring that a process can map
+ * kiw_ring_alloc() - make a ring that a process can map, or one of the kernel
  * @map: output
- * @uctx: process
+ * @uctx: process; NULL: a consumer in the kernel
  * @entries: slots, a power of two
  * @stride: bytes per slot
  *

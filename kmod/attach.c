@@ -5,8 +5,9 @@
  * It ends in two steps. Unreachable: kiw_stream_stop() takes QP mutex and socket lock, restores the
  * callbacks and clears sk_user_data, so that no callback finds the stream; clears qp->stream, so
  * that no doorbell does; and clears s->inbox, so that the endpoint gets no further events. It
- * abandons loans that are not over (lend.h). Then it waits for bell and work, which may be queued
- * from before. Released: doorbells may still hold references; each finds s->ibqp cleared under the
+ * abandons loans that are not over (lend.h). Posts in the kernel ring the bell under RCU and without
+ * a reference: it waits for a grace period. Then it waits for bell and work, which may be queued from
+ * before. Released: doorbells may still hold references; each finds s->ibqp cleared under the
  * socket lock and drops its own. Loans hold references, too. The last one frees the memory; until
  * then sock_hold() keeps that of the socket.
  */
@@ -47,6 +48,7 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->sk = sock->sk;
 	sock_hold(s->sk);
 	s->dev = qp->dev;
+	s->kernel = kiw_qp_is_kernel(qp);
 	s->ss.neg = *neg;
 	INIT_DELAYED_WORK(&s->work, kiw_pump_work);
 	kiw_bh_work_init(&s->bell, kiw_pump_bell);
@@ -165,7 +167,7 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 		}
 	}
 	rcu_assign_pointer(qp->stream, NULL);
-	s->ibqp = NULL;
+	WRITE_ONCE(s->ibqp, NULL);
 	s->ss.core = NULL;
 }
 
@@ -203,6 +205,8 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 	mutex_unlock(&qp->mutex);
 	kiw_qp_put(qp);
 
+	if (s->kernel)
+		synchronize_rcu();
 	kiw_bh_work_cancel(&s->bell);
 	if (cancel_delayed_work_sync(&s->work))
 		kiw_stream_put(s);

@@ -6,6 +6,7 @@
 
 #include "compat.h"
 #include "types.h"
+#include "session/sq.h"
 
 /* Most completions copied with interrupts off during a resize */
 #define CQ_COPY_LOCKED 256
@@ -70,10 +71,20 @@ static bool cq_delay(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int 
 	return true;
 }
 
+/*
+ * A handler in the kernel mostly raises a softirq. With BH off the softirq runs when BH go on, else
+ * a thread would have to wake up for it.
+ */
 static void cq_notify(struct kiw_cq *cq)
 {
+	bool bh = cq->kernel && !in_hardirq() && !irqs_disabled();
+
+	if (bh)
+		local_bh_disable();
 	if (cq->ibcq.comp_handler)
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (bh)
+		local_bh_enable();
 }
 
 /* The period of the event is over. */
@@ -215,31 +226,46 @@ bool kiw_cq_add_held(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int 
 	return cq_add(cq, cqe, n, n);
 }
 
+static int cq_read_request(struct ib_udata *udata, struct kiw_create_cq_req *req)
+{
+	int err;
+
+	/* Useless to a process with another provider. */
+	if (udata->outlen < sizeof(struct kiw_create_cq_resp))
+		return -EINVAL;
+	err = ib_copy_from_udata(req, udata, min(udata->inlen, sizeof(*req)));
+	if (err)
+		return err;
+	return (req->flags & ~KIW_CQ_TIME) || req->reserved ? -EINVAL : 0;
+}
+
+static int cq_respond(const struct kiw_cq *cq, struct ib_udata *udata)
+{
+	struct kiw_create_cq_resp resp = {};
+
+	kiw_ring_tell(&cq->map, cq->entries, &resp.ring);
+	return ib_copy_to_udata(udata, &resp, sizeof(resp));
+}
+
 int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			 struct ib_udata *udata)
 {
 	struct kiw_device *dev = to_kiw_device(ibcq->device);
 	struct kiw_cq *cq = to_kiw_cq(ibcq);
-	struct kiw_create_cq_resp resp = {};
 	struct kiw_create_cq_req req = {};
-	struct kiw_ucontext *uctx;
+	struct kiw_ucontext *uctx = NULL;
 	int err;
 
-	/* No support for kernel consumers yet. */
-	if (!udata)
-		return -EOPNOTSUPP;
 	if (attr->flags)
 		return -EOPNOTSUPP;
 	if (attr->cqe < 1 || attr->cqe > KIW_MAX_CQE)
 		return -EINVAL;
-	/* Useless to a process with another provider. */
-	if (udata->outlen < sizeof(resp))
-		return -EINVAL;
-	err = ib_copy_from_udata(&req, udata, min(udata->inlen, sizeof(req)));
-	if (err)
-		return err;
-	if ((req.flags & ~KIW_CQ_TIME) || req.reserved)
-		return -EINVAL;
+	if (udata) {
+		err = cq_read_request(udata, &req);
+		if (err)
+			return err;
+		uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
+	}
 	if (!kiw_count_up(&dev->num_cq, KIW_MAX_CQ))
 		return -ENOMEM;
 
@@ -248,13 +274,11 @@ int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	hrtimer_setup(&cq->timer, cq_timeout, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	cq->entries = roundup_pow_of_two(attr->cqe);
 	cq->timed = req.flags & KIW_CQ_TIME;
-	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
+	cq->kernel = !udata;
 	err = kiw_ring_alloc(&cq->map, uctx, cq->entries, sizeof(struct kiw_cqe));
 	if (err)
 		goto err_count;
-
-	kiw_ring_tell(&cq->map, cq->entries, &resp.ring);
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	err = udata ? cq_respond(cq, udata) : 0;
 	if (err)
 		goto err_ring;
 
@@ -267,6 +291,103 @@ err_count:
 	atomic_dec(&dev->num_cq);
 	return err;
 }
+
+/* --- polling and arming in the kernel ------------------------------------------------------- */
+
+/* By enum kiw_wr_op and the opcodes of the kernel */
+static const enum ib_wc_opcode cq_opcodes[] = {
+	[KIW_WR_SEND] = IB_WC_SEND,
+	[KIW_WR_SEND_INV] = IB_WC_SEND,
+	[KIW_WR_WRITE] = IB_WC_RDMA_WRITE,
+	[KIW_WR_READ] = IB_WC_RDMA_READ,
+	[KIW_WR_RECV] = IB_WC_RECV,
+	[KIW_WR_SEND_IMM] = IB_WC_SEND,
+	[KIW_WR_WRITE_IMM] = IB_WC_RDMA_WRITE,
+	[KIW_WR_RECV_IMM] = IB_WC_RECV_RDMA_WITH_IMM,
+	[KIW_WR_CMP_SWAP] = IB_WC_COMP_SWAP,
+	[KIW_WR_FETCH_ADD] = IB_WC_FETCH_ADD,
+	[KIW_WR_LOCAL_INV] = IB_WC_LOCAL_INV,
+	[KIW_WR_REG_MR] = IB_WC_REG_MR,
+	[KIW_WR_READ_INV] = IB_WC_RDMA_READ,
+};
+
+static void cq_tell(const struct kiw_cqe *cqe, struct ib_wc *wc)
+{
+	*wc = (struct ib_wc){
+		.wr_id = cqe->wr_id,
+		.status = cqe->status,
+		.opcode = cq_opcodes[cqe->opcode],
+		.byte_len = cqe->byte_len,
+		.qp = (struct ib_qp *)(uintptr_t)cqe->cookie,
+		.port_num = 1,
+	};
+	if (cqe->flags & KIW_CQE_WITH_INV) {
+		wc->wc_flags = IB_WC_WITH_INVALIDATE;
+		wc->ex.invalidate_rkey = cqe->inv_stag;
+	} else if (cqe->flags & KIW_CQE_WITH_IMM) {
+		wc->wc_flags = IB_WC_WITH_IMM;
+		wc->ex.imm_data = cqe->imm;
+	}
+}
+
+int kiw_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
+{
+	struct kiw_cq *cq = to_kiw_cq(ibcq);
+	const struct kiw_cqe *cqe;
+	struct kiw_cq_ring *ring;
+	unsigned long flags;
+	int got = 0;
+
+	if (!cq->kernel)
+		return -EOPNOTSUPP;
+	spin_lock_irqsave(&cq->lock, flags);
+	ring = cq->map.mem;
+	for (cq_look(cq); got < n && cq->cons != cq->prod; cq->cons++) {
+		cqe = kiw_ring_slot(&cq->map, cq->cons, cq->entries);
+		if (!(cqe->flags & KIW_CQE_VOID))
+			cq_tell(cqe, &wc[got++]);
+	}
+	WRITE_ONCE(ring->cons, cq->cons);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return got;
+}
+
+int kiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
+{
+	bool solicited = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED;
+	u32 arm = solicited ? KIW_ARM_SOLICITED : KIW_ARM_NEXT;
+	struct kiw_cq *cq = to_kiw_cq(ibcq);
+	struct kiw_cq_ring *ring;
+	unsigned long irq;
+	bool missed;
+
+	if (!cq->kernel)
+		return -EOPNOTSUPP;
+	spin_lock_irqsave(&cq->lock, irq);
+	ring = cq->map.mem;
+	WRITE_ONCE(ring->arm, max(ring->arm, arm));
+	missed = (flags & IB_CQ_REPORT_MISSED_EVENTS) && ring->cons != cq->prod;
+	spin_unlock_irqrestore(&cq->lock, irq);
+	return missed;
+}
+
+void kiw_cq_purge(struct kiw_cq *cq, const struct ib_qp *ibqp)
+{
+	struct kiw_cqe *cqe;
+	unsigned long flags;
+	u32 i;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	cq_look(cq);
+	for (i = cq->cons; i != cq->prod; i++) {
+		cqe = kiw_ring_slot(&cq->map, i, cq->entries);
+		if (cqe->cookie == (uintptr_t)ibqp)
+			cqe->flags |= KIW_CQE_VOID;
+	}
+	spin_unlock_irqrestore(&cq->lock, flags);
+}
+
+/* --- resizing and moderation ---------------------------------------------------------------- */
 
 /* Copy completions @from to @to into another ring, unread. */
 static void cq_copy(const struct kiw_cq *cq, const struct kiw_ring_map *map, u32 entries, u32 from,

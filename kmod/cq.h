@@ -15,6 +15,7 @@ struct kiw_device;
 /*
  * A completion queue. QPs use it without a reference: RDMA core keeps a CQ that a QP names.
  * @resizing: held while the ring is replaced; outside of @lock
+ * @kernel: of a consumer in the kernel, which polls and arms under @lock; constant
  * @lock: protects all below and the slots; innermost, interrupts off: consumers may be called back,
  *	and poll, in any context
  * @prod: index of the next completion; the ring's copy is write-only
@@ -32,6 +33,7 @@ struct kiw_device;
 struct kiw_cq {
 	struct ib_cq		ibcq;
 	struct mutex		resizing;
+	bool			kernel;
 	spinlock_t		lock;
 	struct kiw_ring_map	map;
 	u32			prod;
@@ -83,8 +85,40 @@ void kiw_cq_unhold(struct kiw_cq *cq, u32 n);
 /** kiw_cq_add_held() - kiw_cq_add() of reserved completions */
 bool kiw_cq_add_held(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
 
+/** kiw_create_cq_common() - as ib_device_ops.create_cq; @udata is NULL for a consumer in the kernel */
 int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			 struct ib_udata *udata);
+
+/**
+ * kiw_poll_cq() - take completions
+ * @ibcq: completion queue of a consumer in the kernel
+ * @n: room at @wc
+ * @wc: output
+ *
+ * Any context.
+ *
+ * Return: completions, at most @n; -EOPNOTSUPP: a process polls in its ring.
+ */
+int kiw_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
+
+/**
+ * kiw_req_notify_cq() - demand an event for the next completion
+ * @ibcq: completion queue of a consumer in the kernel
+ * @flags: IB_CQ_*; an earlier demand for any completion stays
+ *
+ * Any context.
+ *
+ * Return: 0; 1 with %IB_CQ_REPORT_MISSED_EVENTS if there are completions to poll; -EOPNOTSUPP: a
+ * process arms its ring.
+ */
+int kiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+
+/**
+ * kiw_cq_purge() - drop completions of a queue pair that goes
+ * @cq: completion queue of a consumer in the kernel
+ * @ibqp: queue pair without further completions
+ */
+void kiw_cq_purge(struct kiw_cq *cq, const struct ib_qp *ibqp);
 
 /**
  * kiw_resize_cq() - replace the ring of a completion queue

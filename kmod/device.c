@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "context.h"
 #include "cq.h"
+#include "fast.h"
 #include "mr.h"
 #include "mw.h"
 #include "netdev.h"
@@ -67,7 +68,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->vendor_id = KIW_VENDOR_ID;
 	attr->vendor_part_id = KIW_VENDOR_PART_ID;
 	attr->sys_image_guid = ibdev->node_guid;
-	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_LOCAL_DMA_LKEY | IBK_SG_GAPS_REG;
 	attr->max_mr_size = KIW_MAX_MR_SIZE;
 	attr->page_size_cap = PAGE_SIZE;
 	attr->max_qp = KIW_MAX_QP;
@@ -84,7 +85,8 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_mr = KIW_MAX_MR;
 	attr->max_mw = KIW_MAX_MW;
 	attr->device_cap_flags = IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B |
-				 IB_DEVICE_SRQ_RESIZE;
+				 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_MEM_MGT_EXTENSIONS;
+	attr->max_fast_reg_page_list_len = KIW_MAX_FAST_PAGES;
 	attr->max_pd = KIW_MAX_PD;
 	attr->max_ah = KIW_MAX_AH;
 	attr->max_pkeys = 1;
@@ -457,6 +459,8 @@ static const struct ib_device_ops device_ops = {
 	.poll_cq = kiw_poll_cq,
 	.req_notify_cq = kiw_req_notify_cq,
 	.get_dma_mr = kiw_get_dma_mr,
+	.alloc_mr = kiw_alloc_mr,
+	.map_mr_sg = kiw_map_mr_sg,
 	.reg_user_mr = device_reg_user_mr,
 	.rereg_user_mr = kiw_rereg_user_mr,
 	.dereg_mr = kiw_dereg_mr,

@@ -7,6 +7,7 @@
 
 #include "attach.h"
 #include "compat.h"
+#include "fast.h"
 #include "lend.h"
 #include "types.h"
 
@@ -152,7 +153,8 @@ static void mr_end_loans(struct kiw_device *dev, struct kiw_mr *mr)
 
 /*
  * Unreachable: no window is bound or can be, the table lacks it, all uses ended, and TCP holds none
- * of its pages. Released: pages and object. Packets hold references to their pages.
+ * of its pages. Released: pages and object. Packets hold references to their pages. Those of a
+ * consumer in the kernel are never lent.
  */
 int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
@@ -163,9 +165,13 @@ int kiw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	if (!kiw_region_close(&mr->region))
 		return -EBUSY;
 	kiw_region_remove(&dev->regions, &mr->region);
-	mr_end_loans(dev, mr);
-	kvfree(mr->region.pages);
-	ib_umem_release(mr->umem);
+	if (mr->umem) {
+		mr_end_loans(dev, mr);
+		kvfree(mr->region.pages);
+		ib_umem_release(mr->umem);
+	} else {
+		kiw_fast_free(&mr->fast);
+	}
 	kfree_rcu(mr, region.rcu);
 	atomic_dec(&dev->num_mr);
 	return 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Memory regions of processes: pinned pages behind a region of the table. */
+/*
+ * Memory regions: pinned pages of a process, or what a consumer in the kernel maps, behind a region
+ * of the table.
+ */
 #ifndef KIWARP_MR_H
 #define KIWARP_MR_H
 
@@ -8,11 +11,21 @@
 
 #include "region.h"
 
-/* A registered region; lkey == rkey == STag */
+/*
+ * A registered region; lkey == rkey == STag, of which a consumer in the kernel may change the key
+ * @umem: of a process; NULL: of a consumer in the kernel
+ * @max: pages, or pieces, of @fast
+ * @mapped: pages of @fast in the present mapping
+ */
 struct kiw_mr {
 	struct ib_mr		ibmr;
 	struct ib_umem		*umem;
-	struct kiw_region	region;
+	u32			max;
+	u32			mapped;
+	union {
+		struct kiw_region	region;
+		struct kiw_fast		fast;
+	};
 };
 
 static inline struct kiw_mr *to_kiw_mr(struct ib_mr *ibmr)

@@ -416,6 +416,21 @@ bool kiw_pump_settle(struct kiw_stream *s)
 	return s->ibqp && (more || s->due || !rounds);
 }
 
+/*
+ * Consumers in the kernel post without a call of ours, often while a thread owns the socket. The
+ * bell then came after the owner's last look: ring again rather than let the work wait for a tick.
+ */
+static void pump_ring_again(struct kiw_stream *s)
+{
+	if (!READ_ONCE(s->rung))
+		return;
+	WRITE_ONCE(s->rung, false);
+	rcu_read_lock();
+	if (READ_ONCE(s->ibqp))
+		kiw_stream_ring_now(s);
+	rcu_read_unlock();
+}
+
 void kiw_pump_unlock(struct kiw_stream *s)
 {
 	bool more = kiw_pump_settle(s);
@@ -424,6 +439,7 @@ void kiw_pump_unlock(struct kiw_stream *s)
 	if (s->ibqp && more)
 		kiw_stream_queue(s, s->ss.tx.starved);
 	release_sock(s->sk);
+	pump_ring_again(s);
 }
 
 /*
@@ -534,6 +550,7 @@ void kiw_pump_bell(struct kiw_bh_work *work)
 
 	bh_lock_sock(s->sk);
 	if (sock_owned_by_user(s->sk)) {
+		WRITE_ONCE(s->rung, s->kernel);
 		kiw_stream_queue(s, 1);	/* the owner may have settled already */
 	} else if (s->ibqp && pump_callback_begin(s)) {
 		kiw_rx_done(s);

@@ -5,8 +5,8 @@
  * A QP ends in two steps. Unreachable: kiw_destroy_qp() marks it dying, so that no connection
  * starts; stops its stream and aborts its endpoint, which drops its references to the QP in its
  * work; and takes its number out of the table, where a look-up takes a reference under the table's
- * lock. Released: it waits for the last reference, which iw_cm or the endpoint holds, and frees the
- * rings. The completion queues outlive it, because RDMA core counts their users.
+ * lock. Released: it waits for the last reference, which iw_cm or the endpoint holds, cancels the
+ * doorbells of a consumer in the kernel, drops that consumer's completions, and frees the rings. The completion queues outlive it, because RDMA core counts their users.
  */
 #include "qp.h"
 
@@ -61,7 +61,7 @@ struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn)
 
 	xa_lock(qps);
 	qp = xa_load(qps, qpn);
-	if (qp && !kiw_qp_is_ud(qp) && qp->owner == task_tgid(current))
+	if (qp && !kiw_qp_is_ud(qp) && (!qp->owner || qp->owner == task_tgid(current)))
 		kiw_qp_get(qp);
 	else
 		qp = NULL;
@@ -75,7 +75,7 @@ struct kiw_qp *kiw_qp_find(struct kiw_device *dev, u32 qpn)
 
 	xa_lock(&dev->qps);
 	qp = xa_load(&dev->qps, qpn);
-	if (qp && !kiw_qp_is_ud(qp))
+	if (qp && !kiw_qp_is_ud(qp) && !kiw_qp_is_kernel(qp))
 		kiw_qp_get(qp);
 	else
 		qp = NULL;
@@ -155,6 +155,15 @@ static int qp_check_caps(const struct ib_qp_init_attr *attr)
 	return 0;
 }
 
+/*
+ * What a process says of its QP; all 0 for a consumer in the kernel
+ * @uctx: the process
+ */
+struct qp_request {
+	struct kiw_ucontext		*uctx;
+	struct kiw_create_qp_req	said;
+};
+
 /* A QP with an SRQ uses the SRQ's receive requests. */
 static int qp_use_srq(struct ib_qp *ibqp, struct ib_qp_cap *cap)
 {
@@ -177,11 +186,12 @@ static void qp_free_queues(struct kiw_qp *qp)
 
 static int qp_alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct ib_qp_cap *cap)
 {
+	gfp_t gfp = uctx ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
 	int ret;
 
 	qp->core.sq.entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
 	qp->core.sq.swr = kvcalloc(qp->core.sq.entries, sizeof(*qp->core.sq.swr),
-				   GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+				   gfp | __GFP_NOWARN);
 	if (!qp->core.sq.swr)
 		return -ENOMEM;
 	ret = kiw_ring_alloc(&qp->core.sq.map, uctx, qp->core.sq.entries,
@@ -238,8 +248,7 @@ static int qp_number(struct kiw_qp *qp)
 	return 0;
 }
 
-static bool qp_check_request(const struct kiw_create_qp_req *req, enum ib_qp_type type,
-			     u32 features)
+static bool qp_check_said(const struct kiw_create_qp_req *req, enum ib_qp_type type, u32 features)
 {
 	bool plain = !req->flags && !req->udp_port && !req->seg_size && !req->record_timeout;
 
@@ -249,21 +258,66 @@ static bool qp_check_request(const struct kiw_create_qp_req *req, enum ib_qp_typ
 	       req->record_timeout <= KIW_RECORD_MAX_TIMEOUT;
 }
 
+static int qp_read_request(struct qp_request *req, enum ib_qp_type type, struct ib_udata *udata)
+{
+	if (!udata)
+		return type == IB_QPT_UD ? -EOPNOTSUPP : 0;
+	req->uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
+	/* An earlier provider does not know their slots. */
+	if (type == IB_QPT_UD && !(req->uctx->features & KIW_FEATURE_UD))
+		return -EOPNOTSUPP;
+	if (udata->inlen < KIW_CREATE_QP_REQ_MIN ||
+	    udata->outlen < sizeof(struct kiw_create_qp_resp))
+		return -EINVAL;
+	if (ib_copy_from_udata(&req->said, udata, min(sizeof(req->said), udata->inlen)))
+		return -EFAULT;
+	return qp_check_said(&req->said, type, req->uctx->features) ? 0 : -EINVAL;
+}
+
 /* An earlier provider would misread completions with immediate data. */
-static u8 qp_caps(u32 features, enum ib_qp_type type)
+static u8 qp_caps(const struct kiw_ucontext *uctx, enum ib_qp_type type)
 {
 	u32 imm = type == IB_QPT_UD ? KIW_FEATURE_UD_IMM : KIW_FEATURE_IMM;
+	u32 features = uctx ? uctx->features : KIW_FEATURES;
 
 	return (features & imm ? KIW_CAP_IMM : 0) |
 	       (features & KIW_FEATURE_ATOMIC ? KIW_CAP_ATOMIC : 0);
+}
+
+/* Run the doorbells of posts in the kernel. */
+static void qp_run_doorbells(struct work_struct *work)
+{
+	struct kiw_qp *qp = container_of(work, struct kiw_qp, doorbell);
+
+	/* There is nobody to tell of a failure: requests stay, or are flushed with the QP. */
+	if (test_and_clear_bit(KIW_RUNG_SEND, &qp->rung))
+		kiw_qp_doorbell(qp, true);
+	if (test_and_clear_bit(KIW_RUNG_RECV, &qp->rung))
+		kiw_qp_doorbell(qp, false);
+}
+
+static void qp_init_process(struct kiw_qp *qp, u64 cookie)
+{
+	qp->core.own.cookie = cookie;
+	qp->owner = get_pid(task_tgid(current));
+}
+
+static void qp_init_kernel(struct kiw_qp *qp, const struct ib_qp_init_attr *attr)
+{
+	qp->core.own.cookie = (uintptr_t)&qp->ibqp;
+	qp->core.own.kernel = true;
+	qp->core.sq.kernel = true;
+	qp->sig_all = attr->sq_sig_type == IB_SIGNAL_ALL_WR;
+	spin_lock_init(&qp->sq_lock);
+	spin_lock_init(&qp->rq_lock);
+	INIT_WORK(&qp->doorbell, qp_run_doorbells);
 }
 
 int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata)
 {
 	struct kiw_device *dev = to_kiw_device(ibqp->device);
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
-	struct kiw_create_qp_req req = {};
-	struct kiw_ucontext *uctx;
+	struct qp_request req = {};
 	int ret;
 
 	ret = qp_use_srq(ibqp, &attr->cap);
@@ -272,20 +326,9 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	ret = qp_check_caps(attr);
 	if (ret)
 		return ret;
-	/* Kernel consumers are not supported: they bring no rings. */
-	if (!udata)
-		return -EOPNOTSUPP;
-	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
-	/* An earlier provider does not know their slots. */
-	if (attr->qp_type == IB_QPT_UD && !(uctx->features & KIW_FEATURE_UD))
-		return -EOPNOTSUPP;
-	if (udata->inlen < KIW_CREATE_QP_REQ_MIN ||
-	    udata->outlen < sizeof(struct kiw_create_qp_resp))
-		return -EINVAL;
-	if (ib_copy_from_udata(&req, udata, min(sizeof(req), udata->inlen)))
-		return -EFAULT;
-	if (!qp_check_request(&req, attr->qp_type, uctx->features))
-		return -EINVAL;
+	ret = qp_read_request(&req, attr->qp_type, udata);
+	if (ret)
+		return ret;
 	if (atomic_inc_return(&dev->num_qp) > KIW_MAX_QP) {
 		ret = -ENOMEM;
 		goto uncount;
@@ -296,22 +339,24 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	qp->core.flush = IB_WC_WR_FLUSH_ERR;
 	qp->core.own.pd = ibqp->pd;
 	qp->core.own.regions = &dev->regions;
-	qp->core.own.cookie = req.cookie;
 	qp->core.own.access = QP_REMOTE_RIGHTS;
 	refcount_set(&qp->ref, 1);
 	mutex_init(&qp->mutex);
 	qp->core.state = KIW_QP_IDLE;
 	qp->core.shown = IB_QPS_INIT;
-	qp->core.caps = qp_caps(uctx->features, attr->qp_type);
-	qp->owner = get_pid(task_tgid(current));
+	qp->core.caps = qp_caps(req.uctx, attr->qp_type);
 	qp->core.sq.cq = to_kiw_cq(ibqp->send_cq);
 	qp->core.sq.owner = &qp->core.own;
 	qp->core.rq.cq = to_kiw_cq(ibqp->recv_cq);
 	qp->core.rq.owner = &qp->core.own;
 	qp->core.sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
+	if (udata)
+		qp_init_process(qp, req.said.cookie);
+	else
+		qp_init_kernel(qp, attr);
 	attr->cap.max_send_sge = max(attr->cap.max_send_sge, 1U);
 	attr->cap.max_recv_sge = max(attr->cap.max_recv_sge, 1U);
-	ret = qp_alloc_queues(qp, uctx, &attr->cap);
+	ret = qp_alloc_queues(qp, req.uctx, &attr->cap);
 	if (ret)
 		goto put_owner;
 	/* Grant the full capacity of the slots. */
@@ -323,11 +368,11 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	qp->core.rq.max_sge = attr->cap.max_recv_sge;
 	qp->core.sq.max_inline = attr->cap.max_inline_data;
 
-	ret = qp_respond(qp, udata);
+	ret = udata ? qp_respond(qp, udata) : 0;
 	if (ret)
 		goto free;
 	/* Last, so that only a complete QP can be found. */
-	ret = kiw_qp_is_ud(qp) ? qp_number_ud(qp, &req) : qp_number(qp);
+	ret = kiw_qp_is_ud(qp) ? qp_number_ud(qp, &req.said) : qp_number(qp);
 	if (ret)
 		goto free;
 	return 0;
@@ -356,6 +401,14 @@ static void qp_end_loans(struct kiw_stream *s)
 	kiw_pump_unlock(s);
 	if (lends && !(current->flags & PF_EXITING))
 		kiw_lend_wait(&s->lend.count, QP_LOAN_PATIENCE);
+}
+
+/* Nobody posts any more, and nothing completes: forget what is left of both. */
+static void qp_end_kernel(struct kiw_qp *qp)
+{
+	cancel_work_sync(&qp->doorbell);
+	kiw_cq_purge(qp->core.sq.cq, &qp->ibqp);
+	kiw_cq_purge(qp->core.rq.cq, &qp->ibqp);
 }
 
 /* Detach stream and endpoint of a dying QP; no connection starts any more. */
@@ -388,6 +441,8 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_close(qp->ud);
+	if (kiw_qp_is_kernel(qp))
+		qp_end_kernel(qp);
 	kiw_region_unbind_all(&qp->core.own);
 	qp_free_queues(qp);
 	put_pid(qp->owner);
@@ -781,7 +836,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	init->recv_cq = ibqp->recv_cq;
 	init->qp_context = ibqp->qp_context;
 	init->event_handler = ibqp->event_handler;
-	init->sq_sig_type = IB_SIGNAL_REQ_WR;
+	init->sq_sig_type = qp->sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
 	init->cap = attr->cap;
 	return 0;
 }

@@ -9,7 +9,8 @@
  *			callbacks
  *	kiw_srq.lock	one shared receive queue
  *	kiw_cq.lock	one completion queue
- * "The QP is held" below means: socket lock if a stream is attached, else the mutex. Datagram QPs
+ * Besides, kiw_qp.sq_lock and .rq_lock, with interrupts off, order the posts of a consumer in the
+ * kernel; nothing else is locked meanwhile. "The QP is held" below means: socket lock if a stream is attached, else the mutex. Datagram QPs
  * never have a stream; see ud.h for theirs.
  *
  * References (kiw_qp.ref): the verbs object, iw_cm between iw_get_qp and iw_rem_ref, the bound
@@ -21,6 +22,7 @@
 
 #include <linux/mutex.h>
 #include <linux/refcount.h>
+#include <linux/spinlock.h>
 #include <linux/wait_bit.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
@@ -47,10 +49,16 @@ struct kiw_ud;
  *	to take a reference
  * @ud: part of a datagram QP, in place of @inbox; set while the QP can be found
  * @inbox: of the endpoint that connects or serves this QP, reference held; protected by @mutex
- * @owner: thread group that created the QP, and alone may connect it
+ * @owner: thread group that created the QP, and alone may connect it; NULL: a consumer in the kernel,
+ *	whose rdma_cm id alone may
  * @peer: QP to connect to by number; see struct kiw_peer
  * @by_number: @peer is valid; changed under @mutex
  * @closed: idle after an orderly close, so that another close succeeds; the QP is held
+ * @sig_all: each request completes with an entry; constant; this and the rest without @owner
+ * @sq_lock: protects the consumer's side of the send ring; any context, as the next
+ * @rq_lock: protects the consumer's side of the receive ring
+ * @rung: doorbells to run, bits of enum kiw_rung; atomic
+ * @doorbell: runs them; its posts come from contexts that cannot
  */
 struct kiw_qp {
 	struct ib_qp			ibqp;
@@ -70,6 +78,17 @@ struct kiw_qp {
 	struct pid			*owner;
 	bool				by_number;
 	bool				closed;
+
+	bool				sig_all;
+	spinlock_t			sq_lock;
+	spinlock_t			rq_lock;
+	unsigned long			rung;
+	struct work_struct		doorbell;
+};
+
+enum kiw_rung {
+	KIW_RUNG_SEND,
+	KIW_RUNG_RECV,
 };
 
 static inline struct kiw_qp *to_kiw_qp(struct ib_qp *ibqp)
@@ -80,6 +99,12 @@ static inline struct kiw_qp *to_kiw_qp(struct ib_qp *ibqp)
 static inline bool kiw_qp_is_ud(const struct kiw_qp *qp)
 {
 	return qp->ibqp.qp_type == IB_QPT_UD;
+}
+
+/** kiw_qp_is_kernel() - does a consumer in the kernel own it */
+static inline bool kiw_qp_is_kernel(const struct kiw_qp *qp)
+{
+	return qp->core.own.kernel;
 }
 
 static inline void kiw_qp_get(struct kiw_qp *qp)
@@ -132,6 +157,7 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 void kiw_qp_add_ref(struct ib_qp *ibqp);
 void kiw_qp_rem_ref(struct ib_qp *ibqp);
+/** kiw_get_qp() - as ib_device_ops.iw_get_qp; of the kernel's, kiw_ep_bind_qp() checks the user */
 struct ib_qp *kiw_get_qp(struct ib_device *ibdev, int qpn);
 
 /**
@@ -176,11 +202,11 @@ int kiw_qp_doorbell(struct kiw_qp *qp, bool send);
 void kiw_qp_give_up(struct kiw_qp *qp);
 
 /**
- * kiw_qp_find() - look up a connected QP by number
+ * kiw_qp_find() - look up a process's connected QP by number
  * @dev: device
  * @qpn: number
  *
- * Return: the QP, referenced for the caller, or NULL.
+ * Return: the QP, referenced for the caller, or NULL; those of the kernel are not found.
  */
 struct kiw_qp *kiw_qp_find(struct kiw_device *dev, u32 qpn);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "region.h"
 
+#include <linux/overflow.h>
 #include <linux/random.h>
 #include <linux/rcupdate.h>
 #include <linux/wait_bit.h>
@@ -63,6 +64,37 @@ void kiw_region_remove(struct xarray *regions, struct kiw_region *region)
 bool kiw_region_close(struct kiw_region *region)
 {
 	return atomic_cmpxchg(&region->windows, 0, KIW_REGION_GOES) <= 0;
+}
+
+/* Everything, for the local key of consumers in the kernel. Such a use counts nowhere. */
+static struct kiw_piece region_everything = { .end = U64_MAX };
+static struct kiw_region region_memory = {
+	.kind = KIW_REGION_MEMORY,
+	.valid = true,
+	.pieces = &region_everything,
+	.num_pieces = 1,
+};
+
+/* Do these mean the kernel's own memory? A peer's access needs a remote right. */
+static bool region_is_memory(const struct kiw_owner *owner, u32 stag, int access)
+{
+	return owner->kernel && !stag && !(access & ~IB_ACCESS_LOCAL_WRITE);
+}
+
+void *kiw_region_piece(const struct kiw_region *region, u64 off, u32 *len)
+{
+	const struct kiw_piece *pieces = region->pieces;
+	u32 low = 0, high = region->num_pieces - 1, middle;
+
+	while (low < high) {
+		middle = (low + high) / 2;
+		if (off < pieces[middle].end)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	*len = min_t(u64, *len, pieces[low].end - off);
+	return pieces[low].start + (off - (low ? pieces[low - 1].end : 0));
 }
 
 static struct kiw_window *to_kiw_window(struct kiw_region *region)
@@ -129,6 +161,11 @@ static enum kiw_region_fault region_check(struct kiw_region *region, const struc
 	return KIW_REGION_OK;
 }
 
+static bool region_can_be_withdrawn(const struct kiw_region *region)
+{
+	return region->kind == KIW_REGION_FAST || region->kind == KIW_REGION_WINDOW;
+}
+
 /*
  * A use of a region that can be withdrawn holds its lock, with BH off: a softirq on the same CPU
  * that withdraws the region would wait for the interrupted thread. sparse cannot follow which kinds
@@ -137,7 +174,7 @@ static enum kiw_region_fault region_check(struct kiw_region *region, const struc
 static void region_hold(struct kiw_region *region)
 {
 #ifndef __CHECKER__
-	if (region->kind != KIW_REGION_USER)
+	if (region_can_be_withdrawn(region))
 		read_lock_bh(&region->lock);
 #endif
 }
@@ -145,7 +182,7 @@ static void region_hold(struct kiw_region *region)
 static void region_let_go(struct kiw_region *region)
 {
 #ifndef __CHECKER__
-	if (region->kind != KIW_REGION_USER)
+	if (region_can_be_withdrawn(region))
 		read_unlock_bh(&region->lock);
 #endif
 }
@@ -155,6 +192,10 @@ enum kiw_region_fault kiw_region_begin(const struct kiw_owner *owner, u32 stag, 
 {
 	enum kiw_region_fault fault;
 
+	if (region_is_memory(owner, stag, access)) {
+		use->region = &region_memory;
+		return KIW_REGION_OK;
+	}
 	use->region = region_get(owner, stag);
 	if (!use->region)
 		return KIW_REGION_STAG;
@@ -184,6 +225,8 @@ enum kiw_region_fault kiw_region_check(const struct kiw_owner *owner, u32 stag, 
 
 void kiw_region_end(struct kiw_region_use *use)
 {
+	if (use->region == &region_memory)
+		return;
 	region_let_go(use->region);
 	region_put(use->region);
 }
@@ -263,6 +306,7 @@ static bool region_can_be_invalidated(struct kiw_region *region)
 	case KIW_REGION_WINDOW:
 		return to_kiw_window(region)->of_qp;
 	case KIW_REGION_USER:
+	case KIW_REGION_MEMORY:
 		break;
 	}
 	return false;
@@ -301,6 +345,93 @@ enum kiw_region_fault kiw_region_invalidate(const struct kiw_owner *owner, u32 s
 enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_owner *owner, u32 stag)
 {
 	return region_invalidate(owner, stag, true);
+}
+
+/* --- registration by requests --------------------------------------------------------------- */
+
+/* Rights of a region of a consumer in the kernel. Optional flags are ignored. */
+#define FAST_RIGHTS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
+			 IB_ACCESS_REMOTE_ATOMIC)
+
+static struct kiw_fast *to_kiw_fast(struct kiw_region *region)
+{
+	return container_of(region, struct kiw_fast, region);
+}
+
+static bool fast_may_have(const struct kiw_fast *fast, u32 access)
+{
+	if (access & ~(FAST_RIGHTS | IB_ACCESS_OPTIONAL))
+		return false;
+	/* A word of atomics may not lie in two pieces. */
+	if (fast->gaps && (access & IB_ACCESS_REMOTE_ATOMIC))
+		return false;
+	return !(access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)) ||
+	       (access & IB_ACCESS_LOCAL_WRITE);
+}
+
+/* May this QP make the region valid, locked for writing? */
+static enum kiw_region_fault fast_check(const struct kiw_fast *fast, const struct kiw_owner *owner,
+					const struct kiw_bind_args *args)
+{
+	u64 length = fast->fresh ? fast->next_length : fast->region.length, end;
+
+	if (fast->region.pd != owner->pd)
+		return KIW_REGION_PD;
+	if (fast->region.valid || !fast_may_have(fast, args->access))
+		return KIW_REGION_ACCESS;
+	return check_add_overflow(args->addr, length, &end) ? KIW_REGION_WRAP : KIW_REGION_OK;
+}
+
+/* Take what the consumer mapped; it gets the former list for the next time. */
+static void fast_take_next(struct kiw_fast *fast)
+{
+	struct kiw_region *region = &fast->region;
+	struct kiw_piece *before = region->pieces;
+
+	lockdep_assert_held_write(&region->lock);
+	region->pieces = fast->next;
+	region->num_pieces = fast->next_num;
+	region->offset = fast->next_offset;
+	region->length = fast->next_length;
+	fast->next = before;
+	fast->fresh = false;
+}
+
+static enum kiw_region_fault fast_register(struct kiw_fast *fast, const struct kiw_owner *owner,
+					   u32 stag, const struct kiw_bind_args *args)
+{
+	struct kiw_region *region = &fast->region;
+	enum kiw_region_fault fault;
+	unsigned long flags;
+
+	write_lock_irqsave(&region->lock, flags);
+	fault = fast_check(fast, owner, args);
+	if (!fault) {
+		/* A consumer may register the same memory again without another mapping. */
+		if (fast->fresh)
+			fast_take_next(fast);
+		region->iova = args->addr;
+		region->access = args->access & FAST_RIGHTS;
+		WRITE_ONCE(region->stag, stag);
+		region->valid = true;
+	}
+	write_unlock_irqrestore(&region->lock, flags);
+	return fault;
+}
+
+enum kiw_region_fault kiw_region_register(const struct kiw_owner *owner, u32 stag,
+					  const struct kiw_bind_args *args)
+{
+	enum kiw_region_fault fault = KIW_REGION_STAG;
+	struct kiw_region *region;
+
+	region = region_get(owner, args->lkey);
+	if (!region)
+		return KIW_REGION_STAG;
+	if (region->kind == KIW_REGION_FAST && stag >> 8 == args->lkey >> 8)
+		fault = fast_register(to_kiw_fast(region), owner, stag, args);
+	region_put(region);
+	return fault;
 }
 
 /* --- windows -------------------------------------------------------------------------------- */

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Regions: memory of STags, and its lifetime. The table holds all regions of a device; mr.c makes
- * those of processes, mw.c makes windows.
+ * those of processes, fast.c those of consumers in the kernel, mw.c makes windows.
  *
  * A use is a look-up with all checks, copies, and an end. Consecutive copies may share a use and
  * save the look-up; each is checked (kiw_region_go_on()). The kinds differ in their end:
  *
  *   %KIW_REGION_USER	valid from kiw_region_add() to kiw_region_remove(), which waits for all
  *			uses. Uses take no lock.
- *   %KIW_REGION_FAST	kiw_region_invalidate() may withdraw it in softirq; it can become valid
- *			again with other memory. Each use holds its lock for reading, with BH off,
- *			while one FPDU is copied.
+ *   %KIW_REGION_FAST	kiw_region_invalidate() may withdraw it in softirq; a request makes it valid
+ *			again, with other memory and another key. Each use holds its lock for
+ *			reading, with BH off, while one FPDU is copied.
  *   %KIW_REGION_WINDOW	withdrawn like that; a bind gives it a part of a process's region and
  *			another key. For peers only.
+ *   %KIW_REGION_MEMORY	all memory of the kernel, by its addresses, as STag 0 of requests of a queue
+ *			pair in the kernel. Never in the table, so STag 0 is nothing to peers and
+ *			processes. Uses cost nothing.
  *
  * A region counts the windows bound to it, and stays while there are any.
  *
@@ -41,9 +44,10 @@ struct kiw_lent;
  * struct kiw_owner - a queue pair, as memory and completions see it
  * @pd: protection domain of all usable regions
  * @regions: table of the device
- * @cookie: of the process, for completions
+ * @cookie: of the process, or the &struct ib_qp of a consumer in the kernel, for completions
  * @num: queue pair number
  * @access: allowed IB_ACCESS_REMOTE_*; may change at any time
+ * @kernel: of a consumer in the kernel; constant
  *
  * Windows of type 2B belong to its address.
  */
@@ -53,12 +57,25 @@ struct kiw_owner {
 	u64		cookie;
 	u32		num;
 	u8		access;
+	bool		kernel;
 };
 
 enum kiw_region_kind {
 	KIW_REGION_USER,
 	KIW_REGION_FAST,
 	KIW_REGION_WINDOW,
+	KIW_REGION_MEMORY,
+};
+
+/**
+ * struct kiw_piece - a run of kernel memory in a region
+ * @start: first byte
+ * @end: offset behind the last byte, as of kiw_region_offset(); a piece begins at the end of the
+ *	one before it, the first at 0
+ */
+struct kiw_piece {
+	void	*start;
+	u64	end;
 };
 
 /* Value of kiw_region.windows: the region goes, no window can be bound */
@@ -70,8 +87,9 @@ enum kiw_region_kind {
  * @lock: if it can be withdrawn: uses hold it for reading, changes of all below for writing
  * @stag: index << 8 | key; the index never changes
  * @iova: address of the first byte for peers and requests
- * @offset: of the first byte in the first page
- * @pages: one pointer per page of PAGE_SIZE
+ * @offset: of the first byte in the first page, or in the first piece
+ * @pages: one pointer per page of PAGE_SIZE; USER and WINDOW
+ * @pieces: @num_pieces runs in order; FAST and MEMORY
  * @uses: uses under way, plus one while the region is in the table
  * @lent: pages held by TCP (lend.h), or NULL until the first loan
  * @windows: bound windows, or %KIW_REGION_GOES
@@ -86,7 +104,11 @@ struct kiw_region {
 	u64			iova;
 	u64			length;
 	u32			offset;
-	struct page		**pages;
+	u32			num_pieces;
+	union {
+		struct page		**pages;
+		struct kiw_piece	*pieces;
+	};
 	refcount_t		uses;
 	struct kiw_lent		*lent;
 	atomic_t		windows;
@@ -108,6 +130,26 @@ struct kiw_window {
 	struct kiw_region	*parent;
 	const struct kiw_owner	*owner;
 	struct rb_node		link;
+};
+
+/**
+ * struct kiw_fast - a region of a consumer in the kernel
+ * @region: %KIW_REGION_FAST; its @lock protects @fresh, and all below while @fresh
+ * @gaps: its pieces may begin and end anywhere
+ * @fresh: the next kiw_region_register() takes the members below; else they are the consumer's
+ * @next: pieces
+ * @next_num: number of @next
+ * @next_offset: &kiw_region.offset
+ * @next_length: &kiw_region.length
+ */
+struct kiw_fast {
+	struct kiw_region	region;
+	bool			gaps;
+	bool			fresh;
+	struct kiw_piece	*next;
+	u32			next_num;
+	u32			next_offset;
+	u64			next_length;
 };
 
 struct kiw_region_use {
@@ -231,6 +273,22 @@ enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_owner *owner, u
 enum kiw_region_fault kiw_region_bind(const struct kiw_owner *owner, u32 stag,
 				      const struct kiw_bind_args *args);
 
+/**
+ * kiw_region_register() - make a region of a consumer in the kernel valid
+ * @owner: queue pair with the request, held
+ * @stag: its index, and the new key
+ * @args: its STag as @lkey, address of the first byte, rights; no length
+ *
+ * The region gets the memory that was mapped last, or keeps what it had if that is not new. Any
+ * context but hard interrupts.
+ *
+ * Return: %KIW_REGION_OK; %KIW_REGION_STAG for another region's STag; %KIW_REGION_PD;
+ * %KIW_REGION_ACCESS for a valid region and for rights that it cannot have; %KIW_REGION_WRAP. The
+ * region is unchanged then.
+ */
+enum kiw_region_fault kiw_region_register(const struct kiw_owner *owner, u32 stag,
+					  const struct kiw_bind_args *args);
+
 /** kiw_region_unbind() - take the memory from an unreachable window */
 void kiw_region_unbind(struct kiw_window *window);
 
@@ -243,12 +301,21 @@ static inline u64 kiw_region_offset(const struct kiw_region *region, u64 addr)
 	return addr - region->iova + region->offset;
 }
 
-/** kiw_region_chunk() - map @addr; cuts *@len to its page. kiw_region_unmap() must follow */
+/** kiw_region_piece() - find the byte at @off; cuts *@len to its piece */
+void *kiw_region_piece(const struct kiw_region *region, u64 off, u32 *len);
+
+/**
+ * kiw_region_chunk() - map @addr; cuts *@len to its page or piece. kiw_region_unmap() must follow
+ *
+ * The kernel has no high memory, so a piece needs no mapping, and kiw_region_unmap() no region.
+ */
 static inline void *kiw_region_chunk(const struct kiw_region *region, u64 addr, u32 *len)
 {
 	u64 off = kiw_region_offset(region, addr);
 	u32 in_page = off & ~PAGE_MASK;
 
+	if (region->kind == KIW_REGION_FAST || region->kind == KIW_REGION_MEMORY)
+		return kiw_region_piece(region, off, len);
 	*len = min_t(u32, *len, PAGE_SIZE - in_page);
 	return kmap_local_page(region->pages[off >> PAGE_SHIFT]) + in_page;
 }

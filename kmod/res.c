@@ -233,7 +233,7 @@ int kiw_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 	const struct kiw_mr *mr = to_kiw_mr(ibmr);
 	const struct res_value values[] = {
 		{ "access", { mr->region.access }, RES_HEX },
-		{ "pages", { ib_umem_num_pages(mr->umem) }, RES_U64 },
+		{ "pages", { mr->umem ? ib_umem_num_pages(mr->umem) : mr->max }, RES_U64 },
 		{ "windows", { max(atomic_read(&mr->region.windows), 0) } },
 		{ "loans", { kiw_lent_loans(&mr->region) } },
 	};

@@ -47,6 +47,18 @@ void kiw_stream_later(struct work_struct *work)
 	queue_work(stream_wq, work);
 }
 
+void kiw_stream_ring_now(struct kiw_stream *s)
+{
+	bool bh = !in_hardirq() && !irqs_disabled();
+
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "a stream may go before its bell rings");
+	if (bh)
+		local_bh_disable();
+	kiw_stream_ring(s);
+	if (bh)
+		local_bh_enable();
+}
+
 /* The QP's reference exists until the stream has left the line. */
 void kiw_stream_wake(struct kiw_srq_wait *wait)
 {

@@ -32,6 +32,8 @@
  * @late_end: that time, jiffies
  * @rx_more: run the pump again: its budget was used up, or TCP was not told of all bytes
  * @busy: the owner will settle before it unlocks: don't queue the work
+ * @kernel: of a queue pair of the kernel; constant
+ * @rung: the bell found an owner, who rings it again after unlocking
  * @due: a callback asked for a round
  * @fin_sent, @fin_received: our and the peer's direction are closed
  * @ended: the endpoint was told of the end
@@ -60,6 +62,8 @@ struct kiw_stream {
 	u32			turn;
 	bool			rx_more;
 	bool			late;
+	bool			kernel;
+	bool			rung;
 	bool			busy;
 	bool			due;
 	bool			fin_sent;
@@ -133,6 +137,14 @@ static inline void kiw_stream_ring(struct kiw_stream *s)
 {
 	kiw_bh_work_queue(&s->bell);
 }
+
+/**
+ * kiw_stream_ring_now() - ring the bell, and let it run at once if this context allows softirqs
+ * @s: stream with a QP of the kernel; any context, without the socket lock, under RCU
+ *
+ * Otherwise a thread would have to wake up for it. kiw_stream_stop() waits for the caller.
+ */
+void kiw_stream_ring_now(struct kiw_stream *s);
 
 /** kiw_stream_assert_held() - assert the socket lock, held by an owner or by TCP */
 static inline void kiw_stream_assert_held(const struct kiw_stream *s)

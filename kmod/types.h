@@ -32,6 +32,7 @@
 #define KIW_MAX_CQE		(1 << 20)
 #define KIW_MAX_MR		(1 << 20)
 #define KIW_MAX_MW		65536
+#define KIW_MAX_FAST_PAGES	1024	/* of a region of a consumer in the kernel */
 #define KIW_MAX_PD		65536
 #define KIW_MAX_AH		(1 << 20)
 #define KIW_MAX_GROUP		65536

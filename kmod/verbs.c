@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Verbs that differ by the kind of a queue pair, and those of consumers in the kernel */
+/* Verbs that differ by the kind of a queue pair */
 #include "verbs.h"
 
 #include "cm/number.h"
+#include "post.h"
 #include "qp.h"
 #include "ud/ud.h"
 #include "ud/group.h"
@@ -12,6 +13,9 @@ int kiw_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	/* Only rdma_cm connects queue pairs of the kernel. */
+	if (kiw_qp_is_kernel(qp) && (mask & (IB_QP_AV | IB_QP_DEST_QPN)))
 		return -EOPNOTSUPP;
 	if (kiw_qp_is_ud(qp))
 		return kiw_ud_modify(qp->ud, attr, mask);
@@ -28,6 +32,9 @@ static int verbs_ring(struct ib_qp *ibqp, bool send)
 
 int kiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
 {
+	if (kiw_qp_is_kernel(to_kiw_qp(ibqp)))
+		return kiw_qp_post_send(to_kiw_qp(ibqp), wr, bad);
+	/* A process writes its requests into the ring. */
 	if (wr) {
 		*bad = wr;
 		return -EOPNOTSUPP;
@@ -37,6 +44,8 @@ int kiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct 
 
 int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad)
 {
+	if (kiw_qp_is_kernel(to_kiw_qp(ibqp)))
+		return kiw_qp_post_recv(to_kiw_qp(ibqp), wr, bad);
 	if (wr) {
 		*bad = wr;
 		return -EOPNOTSUPP;
@@ -55,21 +64,10 @@ int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 }
 
 /*
- * Verbs of consumers in the kernel, which are not supported: these three, posts with requests, and
- * creation without a process. If a device lacks one of these operations, RDMA core offers it only
- * to processes, and rdma_cm counts as a kernel consumer; so they exist and refuse.
+ * Refused: a key of peers for all memory. Without the operation RDMA core would offer the device
+ * only to processes.
  */
 struct ib_mr *kiw_get_dma_mr(struct ib_pd *pd, int access)
 {
 	return ERR_PTR(-EOPNOTSUPP);
-}
-
-int kiw_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
-{
-	return -EOPNOTSUPP;
-}
-
-int kiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
-{
-	return -EOPNOTSUPP;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Verbs that differ by the kind of a queue pair, and those of consumers in the kernel */
+/* Verbs that differ by the kind of a queue pair */
 #ifndef KIWARP_VERBS_H
 #define KIWARP_VERBS_H
 
@@ -12,7 +12,5 @@ int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct 
 int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int kiw_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 struct ib_mr *kiw_get_dma_mr(struct ib_pd *pd, int access);
-int kiw_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
-int kiw_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 
 #endif /* KIWARP_VERBS_H */

@@ -328,7 +328,7 @@ static int accept_request(struct kiw_ep *ep, struct iw_cm_id *id,
 	kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms);
 	if (param->private_data_len > kiw_mpa_pd_max(&rep))
 		return -EINVAL;
-	err = kiw_ep_bind_qp(ep, param->qpn);
+	err = kiw_ep_bind_qp(ep, id, param->qpn);
 	if (err)
 		return err;
 	kiw_reply_compose(ep, &rep, param->private_data, param->private_data_len);

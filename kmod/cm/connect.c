@@ -311,7 +311,7 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
 	err = kiw_ep_take_sock(ep, sock);
 	if (err)
 		return err;
-	err = kiw_ep_bind_qp(ep, qpn);
+	err = kiw_ep_bind_qp(ep, id, qpn);
 	if (err)
 		return err;
 	kiw_ep_deadline(ep, kiw_connect_secs(ep->dev));

@@ -25,6 +25,7 @@
 #include <linux/user_namespace.h>
 #include <linux/xarray.h>
 #include <net/tcp_states.h>
+#include <rdma/rdma_cm.h>
 
 #include "attach.h"
 #include "trace.h"
@@ -133,14 +134,27 @@ bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events)
 
 /* --- QP and cm_id --------------------------------------------------------------------------- */
 
+/*
+ * May this user of iw_cm connect the QP? A process has only its own (kiw_get_qp()). One of the
+ * kernel belongs to the rdma_cm id that made it: otherwise a process could name its number. Ids of
+ * processes have no QP in rdma_cm's eyes.
+ */
+static bool ep_may_connect(const struct iw_cm_id *id, struct ib_qp *ibqp)
+{
+	const struct rdma_cm_id *cm_id = id->context;
+
+	return !kiw_qp_is_kernel(to_kiw_qp(ibqp)) || cm_id->qp == ibqp;
+}
+
 /**
  * kiw_ep_bind_qp() - reserve the user's QP
  * @ep: endpoint, mutex held
+ * @id: iw_cm's side, with rdma_cm's as its context
  * @qpn: queue pair number
  *
- * Return: 0; -EINVAL: no such connected QP; -EISCONN: it is in use.
+ * Return: 0; -EINVAL: no such connected QP, or not the user's; -EISCONN: it is in use.
  */
-int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn)
+int kiw_ep_bind_qp(struct kiw_ep *ep, const struct iw_cm_id *id, u32 qpn)
 {
 	struct ib_qp *ibqp;
 	int err = -EINVAL;
@@ -150,7 +164,7 @@ int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn)
 	if (!ibqp)
 		return -EINVAL;
 
-	if (ibqp->qp_type == IB_QPT_RC)
+	if (ibqp->qp_type == IB_QPT_RC && ep_may_connect(id, ibqp))
 		err = kiw_qp_bind(to_kiw_qp(ibqp), &ep->inbox, false);
 	if (err)
 		kiw_qp_put(to_kiw_qp(ibqp));
@@ -416,13 +430,16 @@ kuid_t kiw_payer(const struct cred *cred)
 	return user;
 }
 
-/* The user to charge for the endpoint's QP; nobody for an end during the start-up, without a QP. */
+/*
+ * The user to charge for the endpoint's QP; nobody for an end during the start-up, without a QP, and
+ * for the kernel.
+ */
 static kuid_t ep_user(const struct kiw_ep *ep)
 {
 	kuid_t user = INVALID_UID;
 
 	rcu_read_lock();
-	if (ep->qp)
+	if (ep->qp && !kiw_qp_is_kernel(ep->qp))
 		user = kiw_payer(__task_cred(ep->qp->ibqp.res.task));
 	rcu_read_unlock();
 	return user;

@@ -324,7 +324,7 @@ void kiw_ep_again(struct kiw_ep *ep, unsigned long when);
 void kiw_ep_again_soon(struct kiw_ep *ep);
 void kiw_ep_enter(struct kiw_ep *ep, enum kiw_ep_state state);
 bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events);
-int kiw_ep_bind_qp(struct kiw_ep *ep, u32 qpn);
+int kiw_ep_bind_qp(struct kiw_ep *ep, const struct iw_cm_id *id, u32 qpn);
 void kiw_ep_drop_qp(struct kiw_ep *ep);
 void kiw_ep_set_id(struct kiw_ep *ep, struct iw_cm_id *id);
 int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms);

@@ -211,6 +211,20 @@ static bool arrive_copy(struct kiw_cursor *cur, const struct kiw_region *region,
 	return true;
 }
 
+/* Store @n bytes, at most KIW_TAIL_MAX. They may span two pages or pieces. */
+static void arrive_store_tail(const struct kiw_region *region, u64 addr, const u8 *from, u32 n)
+{
+	u32 part;
+	void *to;
+
+	for (; n; n -= part, addr += part, from += part) {
+		part = n;
+		to = kiw_region_chunk(region, addr, &part);
+		kiw_tail_store(to, from, part);
+		kiw_region_unmap(to);
+	}
+}
+
 /* Copy from the queue into a region, the tail last. */
 static enum kiw_region_fault arrive_to_region(struct kiw_session *s, struct kiw_cursor *cur,
 					      u32 stag, int access, u64 addr, u32 n)
@@ -219,20 +233,16 @@ static enum kiw_region_fault arrive_to_region(struct kiw_session *s, struct kiw_
 	enum kiw_region_fault fault;
 	struct kiw_region_use use;
 	u32 tail;
-	void *to;
 
 	fault = kiw_region_begin(&s->core->own, stag, access, addr, n, &use);
 	if (fault)
 		return fault;
 	tail = kiw_tail_len(kiw_region_offset(use.region, addr) + n, n);
 	if (arrive_copy(cur, use.region, addr, n - tail) &&
-	    likely(kiw_source_copy(&cur->source, last, tail) == tail)) {
-		to = kiw_region_chunk(use.region, addr + n - tail, &tail);
-		kiw_tail_store(to, last, tail);
-		kiw_region_unmap(to);
-	} else {
+	    likely(kiw_source_copy(&cur->source, last, tail) == tail))
+		arrive_store_tail(use.region, addr + n - tail, last, tail);
+	else
 		fault = KIW_REGION_BOUNDS;
-	}
 	kiw_region_end(&use);
 	return fault;
 }
@@ -314,6 +324,10 @@ static enum kiw_err arrive_answered(struct kiw_session *s)
 	struct kiw_tx *tx = &s->tx;
 	struct kiw_read_out *r = kiw_read_out(&tx->reads_out, tx->reads_out.head++);
 
+	if (r->invalidates && kiw_region_invalidate_own(&s->core->own, r->sge[0].lkey)) {
+		kiw_sq_done(&s->core->sq, r->index, IB_WC_LOC_PROT_ERR);
+		return KIW_ERR_LOCAL_CATASTROPHE;
+	}
 	if (!r->internal) {
 		kiw_sq_done(&s->core->sq, r->index, IB_WC_SUCCESS);
 		if (!kiw_sq_complete(&s->core->sq))
@@ -335,25 +349,18 @@ static enum kiw_err arrive_end_read_resp(struct kiw_session *s)
 	return arrive_answered(s);
 }
 
-/* Store @n bytes, at most KIW_TAIL_MAX, in a local buffer. They may span two pages. */
+/* Store @n bytes, at most KIW_TAIL_MAX, in a local buffer. */
 static enum kiw_region_fault arrive_store(struct kiw_session *s, const struct kiw_sge *sge,
 					  const void *from, u32 n)
 {
 	enum kiw_region_fault fault;
 	struct kiw_region_use use;
-	u32 done, part;
-	void *to;
 
 	fault = kiw_region_begin(&s->core->own, sge->lkey, IB_ACCESS_LOCAL_WRITE, sge->addr, n,
 				 &use);
 	if (fault)
 		return fault;
-	for (done = 0; done < n; done += part) {
-		part = n - done;
-		to = kiw_region_chunk(use.region, sge->addr + done, &part);
-		kiw_tail_store(to, from + done, part);
-		kiw_region_unmap(to);
-	}
+	arrive_store_tail(use.region, sge->addr, from, n);
 	kiw_region_end(&use);
 	return KIW_REGION_OK;
 }

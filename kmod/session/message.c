@@ -113,14 +113,16 @@ static int message_read(struct kiw_session *s)
 	r->index = tx->req.index;
 	r->internal = false;
 	r->atomic = false;
+	r->invalidates = tx->req.wqe.opcode == KIW_WR_READ_INV;
 	r->num_sge = tx->req.wqe.num_sge;
 	r->len = tx->req.len;
 	memcpy(r->sge, tx->req.sge, r->num_sge * sizeof(r->sge[0]));
 	/*
-	 * This entry places the response. One buffer goes by its own address; several count from 0.
+	 * This entry places the response. One buffer goes by its own address; several count from 0,
+	 * and so does kernel memory without a region, whose addresses are no peer's business.
 	 */
 	r->sink_stag = r->num_sge ? r->sge[0].lkey : 0;
-	r->sink_to = r->num_sge == 1 ? r->sge[0].addr : 0;
+	r->sink_to = r->num_sge == 1 && r->sink_stag ? r->sge[0].addr : 0;
 	rr.sink_stag = r->sink_stag;
 	rr.sink_to = r->sink_to;
 	rr.size = r->len;
@@ -164,6 +166,7 @@ static int message_atomic(struct kiw_session *s)
 	r->index = tx->req.index;
 	r->internal = false;
 	r->atomic = true;
+	r->invalidates = false;
 	r->num_sge = 1;
 	r->len = tx->req.len;
 	r->sge[0] = tx->req.sge[0];
@@ -274,21 +277,34 @@ static int message_untagged(struct kiw_session *s, const struct kiw_send_op *op)
 	return min(ret, 0);
 }
 
-/* Carry out a bind or an invalidation at once. Later requests are sent after it. */
-static int message_local(struct kiw_session *s, const struct kiw_send_op *op)
+/* Carry out a local request. */
+static enum ib_wc_status message_run(struct kiw_session *s, const struct kiw_send_op *op)
 {
+	const struct kiw_owner *own = &s->core->own;
 	const struct kiw_send_req *req = &s->tx.req;
 
-	if (op->kind == KIW_SEND_BIND) {
-		if (kiw_region_bind(&s->core->own, req->wqe.rkey, &req->bind)) {
-			kiw_message_failed(s, IB_WC_MW_BIND_ERR);
-			return 0;
-		}
-	} else if (kiw_region_invalidate_own(&s->core->own, req->wqe.rkey)) {
-		kiw_message_failed(s, IB_WC_LOC_PROT_ERR);
-		return 0;
+	switch (op->kind) {
+	case KIW_SEND_BIND:
+		return kiw_region_bind(own, req->wqe.rkey, &req->bind) ? IB_WC_MW_BIND_ERR :
+									 IB_WC_SUCCESS;
+	case KIW_SEND_REGISTER:
+		return kiw_region_register(own, req->wqe.rkey, &req->bind) ? IB_WC_MW_BIND_ERR :
+									     IB_WC_SUCCESS;
+	default:
+		return kiw_region_invalidate_own(own, req->wqe.rkey) ? IB_WC_LOC_PROT_ERR :
+								       IB_WC_SUCCESS;
 	}
-	message_request_end(&s->tx);
+}
+
+/* Carry out a local request at once. Later requests are sent after it. */
+static int message_local(struct kiw_session *s, const struct kiw_send_op *op)
+{
+	enum ib_wc_status status = message_run(s, op);
+
+	if (status)
+		kiw_message_failed(s, status);
+	else
+		message_request_end(&s->tx);
 	return 0;
 }
 
@@ -307,6 +323,7 @@ int kiw_message_request(struct kiw_session *s)
 		return message_atomic(s);
 	case KIW_SEND_BIND:
 	case KIW_SEND_INVALIDATE:
+	case KIW_SEND_REGISTER:
 		return message_local(s, op);
 	case KIW_SEND_UNTAGGED:
 		break;

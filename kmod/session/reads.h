@@ -22,12 +22,14 @@ extern "C" {
  * A Read or atomic that the peer has not answered.
  * @index: its send request, and the identifier of an atomic
  * @internal: RTR message, without request or completion
+ * @invalidates: the answer invalidates the region of its only buffer
  * @sge: buffers of the response
  */
 struct kiw_read_out {
 	u32		index;
 	bool		internal;
 	bool		atomic;
+	bool		invalidates;
 	u8		num_sge;
 	u32		sink_stag;
 	u64		sink_to;

@@ -15,7 +15,8 @@ struct kiw_arena;
 /*
  * Memory of a ring: @size bytes, a multiple of KIW_RING_ALIGN, of header and slots, zeroed at
  * creation.
- * @arena: mapping of the process that contains it, counted (arena.h).
+ * @arena: mapping of the process that contains it, counted (arena.h); NULL: memory of its own, of a
+ *	consumer in the kernel
  */
 struct kiw_ring_map {
 	struct kiw_arena	*arena;

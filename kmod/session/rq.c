@@ -128,7 +128,7 @@ static void rq_flush_posted(struct kiw_rq *rq, struct kiw_cqe_batch *b)
 		}
 	}
 	rq->posted = rq->next;
-	WRITE_ONCE(rq_ring(rq)->cons, rq->next);
+	smp_store_release(&rq_ring(rq)->cons, rq->next);
 }
 
 void kiw_rq_flush(struct kiw_rq *rq, struct kiw_recv_req *req)

@@ -25,6 +25,9 @@ const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS] = {
 			       KIW_WQE_FLAGS & ~KIW_WQE_INLINE, KIW_CAP_ATOMIC },
 	[KIW_WR_BIND_MW] = { KIW_SEND_BIND, 0, 0, KIW_WQE_SIGNALED | KIW_WQE_FENCE },
 	[KIW_WR_LOCAL_INV] = { KIW_SEND_INVALIDATE, 0, 0, KIW_WQE_SIGNALED | KIW_WQE_FENCE },
+	[KIW_WR_REG_MR] = { KIW_SEND_REGISTER, 0, 0, KIW_WQE_SIGNALED | KIW_WQE_FENCE },
+	[KIW_WR_READ_INV] = { KIW_SEND_READ, KIW_OP_READ_REQ, KIW_OP_READ_REQ,
+			      KIW_WQE_FLAGS & ~KIW_WQE_INLINE },
 };
 
 static struct kiw_wq_ring *sq_ring(const struct kiw_sq *sq)
@@ -68,6 +71,12 @@ void kiw_sq_forget(struct kiw_sq *sq)
 	WRITE_ONCE(sq_ring(sq)->cons, sq->done);
 }
 
+/* Opcodes of this queue; to a process, a higher one is nonsense. */
+static u8 sq_ops(const struct kiw_sq *sq)
+{
+	return sq->kernel ? KIW_SEND_OPS : KIW_SEND_OPS_PROCESS;
+}
+
 /* Does this queue accept the request? */
 static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
 {
@@ -75,7 +84,7 @@ static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
 	const struct kiw_send_op *op;
 	s64 len;
 
-	if (wqe->reserved || wqe->opcode >= KIW_SEND_OPS)
+	if (wqe->reserved || wqe->opcode >= sq_ops(sq))
 		return false;
 	op = &kiw_send_ops[wqe->opcode];
 	if (!op->flags || (wqe->flags & ~op->flags) || (wqe->imm && !(op->cap & KIW_CAP_IMM)))
@@ -93,6 +102,8 @@ static bool sq_req_good(const struct kiw_sq *sq, struct kiw_send_req *req)
 		return false;
 	if (kiw_send_is_local(op) && wqe->num_sge)
 		return false;
+	if (wqe->opcode == KIW_WR_READ_INV && wqe->num_sge != 1)
+		return false;
 	req->len = len;
 	return true;
 }
@@ -106,6 +117,7 @@ static void sq_take_args(struct kiw_send_req *req, const void *args)
 		memcpy(&req->atomic, args + sizeof(struct kiw_sge), sizeof(req->atomic));
 		break;
 	case KIW_WR_BIND_MW:
+	case KIW_WR_REG_MR:
 		memcpy(&req->bind, args, sizeof(req->bind));
 		break;
 	}
@@ -143,7 +155,7 @@ enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
 	swr = kiw_swr(sq, req->index);
 	swr->wr_id = wqe->wr_id;
 	swr->byte_len = good ? req->len : 0;
-	swr->op = min_t(u8, wqe->opcode, KIW_SEND_OPS - 1);
+	swr->op = min_t(u8, wqe->opcode, sq_ops(sq) - 1);
 	swr->flags = wqe->flags;
 	swr->status = IB_WC_SUCCESS;
 	swr->done = false;
@@ -174,7 +186,8 @@ bool kiw_sq_complete(struct kiw_sq *sq)
 		if ((swr->flags & KIW_WQE_SIGNALED) || swr->status != IB_WC_SUCCESS)
 			sq_add(&b, swr, sq->done);
 	}
-	WRITE_ONCE(sq_ring(sq)->cons, sq->done);
+	/* Pairs with the acquire of a consumer in the kernel before it reuses a slot. */
+	smp_store_release(&sq_ring(sq)->cons, sq->done);
 	return kiw_cqe_publish(&b);
 }
 
@@ -208,12 +221,12 @@ bool kiw_sq_flush(struct kiw_sq *sq, enum ib_wc_status oldest)
 			posted.status = status;
 			status = IB_WC_WR_FLUSH_ERR;
 			posted.wr_id = READ_ONCE(wqe->wr_id);
-			posted.op = min_t(u8, READ_ONCE(wqe->opcode), KIW_SEND_OPS - 1);
+			posted.op = min_t(u8, READ_ONCE(wqe->opcode), sq_ops(sq) - 1);
 			sq_add(&b, &posted, sq->next);
 		}
 	}
 	sq->done = sq->next;
-	WRITE_ONCE(sq_ring(sq)->cons, sq->done);
+	smp_store_release(&sq_ring(sq)->cons, sq->done);
 	kiw_cqe_publish(&b);
 	return status != oldest;
 }

@@ -14,6 +14,14 @@ extern "C" {
 struct kiw_cq;
 struct kiw_owner;
 
+/*
+ * Opcodes of consumers in the kernel alone, behind those of the ABI. A registration: the header's
+ * rkey is the region's new STag; behind it is a struct kiw_bind_args with its present STag, first
+ * address and rights. A Read that invalidates the region of its only buffer.
+ */
+#define KIW_WR_REG_MR	(KIW_WR_LOCAL_INV + 1)
+#define KIW_WR_READ_INV	(KIW_WR_LOCAL_INV + 2)
+
 /* Longest message, bytes */
 #define KIW_MAX_MSG	(1U << 31)
 
@@ -30,6 +38,7 @@ struct kiw_owner;
  * @KIW_SEND_ATOMIC: Atomic Request (RFC 7306 section 5)
  * @KIW_SEND_BIND: no FPDU: memory for a window
  * @KIW_SEND_INVALIDATE: no FPDU: withdrawal of a region
+ * @KIW_SEND_REGISTER: no FPDU: memory for a region
  */
 enum kiw_send_kind {
 	KIW_SEND_UNTAGGED,
@@ -39,6 +48,7 @@ enum kiw_send_kind {
 	KIW_SEND_ATOMIC,
 	KIW_SEND_BIND,
 	KIW_SEND_INVALIDATE,
+	KIW_SEND_REGISTER,
 };
 
 /**
@@ -57,8 +67,9 @@ struct kiw_send_op {
 	u8			cap;
 };
 
-/* Indexed by enum kiw_wr_op */
-#define KIW_SEND_OPS (KIW_WR_LOCAL_INV + 1)
+/* Indexed by enum kiw_wr_op and the two above; those of processes come first */
+#define KIW_SEND_OPS (KIW_WR_READ_INV + 1)
+#define KIW_SEND_OPS_PROCESS (KIW_WR_LOCAL_INV + 1)
 extern const struct kiw_send_op kiw_send_ops[KIW_SEND_OPS];
 
 static inline bool kiw_send_is_answered(const struct kiw_send_op *op)
@@ -68,7 +79,8 @@ static inline bool kiw_send_is_answered(const struct kiw_send_op *op)
 
 static inline bool kiw_send_is_local(const struct kiw_send_op *op)
 {
-	return op->kind == KIW_SEND_BIND || op->kind == KIW_SEND_INVALIDATE;
+	return op->kind == KIW_SEND_BIND || op->kind == KIW_SEND_INVALIDATE ||
+	       op->kind == KIW_SEND_REGISTER;
 }
 
 /*
@@ -91,6 +103,7 @@ struct kiw_swr {
  * @max_inline: bytes of inline payload of a slot
  * @max_sge: buffers of a slot
  * @head: bytes of a slot before them
+ * @kernel: of a consumer in the kernel, which may use all opcodes; constant
  * @swr: @entries elements, for @done..@next
  */
 struct kiw_sq {
@@ -101,6 +114,7 @@ struct kiw_sq {
 	u16			max_inline;
 	u8			max_sge;
 	u8			head;
+	bool			kernel;
 	struct kiw_swr		*swr;
 	struct kiw_cq		*cq;
 	const struct kiw_owner	*owner;

@@ -127,7 +127,7 @@ TEST_F(SendQueue, OpcodesThatCannotBeSentAreRefused)
 		const bool local = opcode == KIW_WR_BIND_MW || opcode == KIW_WR_LOCAL_INV;
 		const bool atomic = opcode == KIW_WR_CMP_SWAP || opcode == KIW_WR_FETCH_ADD;
 		const bool completed = opcode == KIW_WR_RECV || opcode == KIW_WR_RECORD || opcode == KIW_WR_RECV_IMM;
-		const bool good = opcode < KIW_SEND_OPS && !completed;
+		const bool good = opcode < KIW_SEND_OPS_PROCESS && !completed;
 
 		a.post(request(static_cast<kiw_wr_op>(opcode), 1, 0), {});
 		EXPECT_EQ(kiw_sq_take(&sq, &req), good && !atomic ? KIW_TAKE_ONE : KIW_TAKE_BAD) << opcode;

@@ -91,6 +91,7 @@ enum kiw_region_fault kiw_region_go_on(const struct kiw_owner *owner, u32 stag, 
 enum kiw_region_fault kiw_region_invalidate(const struct kiw_owner *owner, u32 stag);
 enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_owner *owner, u32 stag);
 enum kiw_region_fault kiw_region_bind(const struct kiw_owner *owner, u32 stag, const struct kiw_bind_args *args);
+enum kiw_region_fault kiw_region_register(const struct kiw_owner *owner, u32 stag, const struct kiw_bind_args *args);
 void kiw_region_end(struct kiw_region_use *use);
 void kiw_region_set_aside(struct kiw_region_use *use);
 u64 kiw_region_offset(const struct kiw_region *region, u64 addr);

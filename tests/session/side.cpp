@@ -109,6 +109,25 @@ kiw_region_fault kiw_region_bind(const kiw_owner *owner, u32 stag, const kiw_bin
 	return KIW_REGION_OK;
 }
 
+// It is named by what it was called so far.
+kiw_region_fault kiw_region_register(const kiw_owner *owner, u32 stag, const kiw_bind_args *args)
+{
+	for (u32 i = 0; i < owner->regions; i++) {
+		kiw_region &region = owner->region[i];
+
+		if (region.stag != args->lkey)
+			continue;
+		if (region.valid)
+			return KIW_REGION_ACCESS;
+		region.stag = stag;
+		region.iova = args->addr;
+		region.access = static_cast<int>(args->access);
+		region.valid = true;
+		return KIW_REGION_OK;
+	}
+	return KIW_REGION_STAG;
+}
+
 void kiw_region_end(kiw_region_use *use)
 {
 	if (!use->region)

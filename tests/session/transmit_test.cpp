@@ -58,6 +58,19 @@ protected:
 		a.scribble(slot, static_cast<kiw_wq_ring *>(a.core.sq.map.mem)->prod + 1);
 	}
 
+	/// Of a consumer in the kernel: a region gets another name.
+	void register_region(std::uint64_t id, std::uint32_t before, std::uint32_t stag)
+	{
+		const kiw_bind_args args{.addr = 7, .length = 0, .lkey = before, .access = IB_ACCESS_REMOTE_READ};
+		kiw_wqe wqe = request(static_cast<kiw_wr_op>(KIW_WR_REG_MR), id);
+		Bytes slot(sizeof(wqe) + sizeof(args));
+
+		wqe.rkey = stag;
+		std::memcpy(slot.data(), &wqe, sizeof(wqe));
+		std::memcpy(slot.data() + sizeof(wqe), &args, sizeof(args));
+		a.scribble(slot, static_cast<kiw_wq_ring *>(a.core.sq.map.mem)->prod + 1);
+	}
+
 	std::uint32_t flags() { return static_cast<kiw_wq_ring *>(a.core.sq.map.mem)->flags; }
 
 	/// What a sends of all that is posted
@@ -593,6 +606,138 @@ TEST_F(Sending, ABindThatCannotBeEndsTheSession)
 	a.work();
 	EXPECT_COMPLETES(a, 1, IB_WC_MW_BIND_ERR);
 	EXPECT_EQ(a.core.state, KIW_QP_TERMINATE);
+}
+
+TEST_F(Sending, ARegistrationSendsNothing)
+{
+	kiw_region &region = a.core.own.region[1];
+	const std::uint32_t before = region.stag;
+
+	a.core.sq.kernel = true;
+	region.valid = false;
+	register_region(1, before, before ^ 1);
+	a.work();
+	EXPECT_COMPLETES(a, 1, IB_WC_SUCCESS);
+	EXPECT_TRUE(region.valid);
+	EXPECT_EQ(region.stag, before ^ 1);
+	EXPECT_EQ(region.iova, 7U);
+	EXPECT_EQ(region.access, int(IB_ACCESS_REMOTE_READ));
+	EXPECT_EQ(a.sent_bytes, 0U);
+	// It is valid by now.
+	register_region(2, before ^ 1, before);
+	a.work();
+	EXPECT_EQ(int(a.completions().front().opcode), KIW_WR_REG_MR);
+	EXPECT_COMPLETES(a, 2, IB_WC_MW_BIND_ERR);
+	EXPECT_EQ(a.core.state, KIW_QP_TERMINATE);
+}
+
+TEST_F(Sending, AProcessRegistersNothing)
+{
+	kiw_region &region = a.core.own.region[1];
+
+	region.valid = false;
+	register_region(1, region.stag, region.stag ^ 1);
+	a.work();
+	// To a process it is an opcode that it doesn't have.
+	EXPECT_EQ(int(a.completions().front().opcode), KIW_WR_LOCAL_INV);
+	EXPECT_COMPLETES(a, 1, IB_WC_LOC_QP_OP_ERR);
+	EXPECT_FALSE(region.valid);
+}
+
+TEST_F(Sending, AProcessLetsNoReadInvalidate)
+{
+	const kiw_sge to = a.sge(0, 8, 1);
+
+	a.post(remote(static_cast<kiw_wr_op>(KIW_WR_READ_INV), 1, b, 0), {&to, 1});
+	a.work();
+	EXPECT_COMPLETES(a, 1, IB_WC_LOC_QP_OP_ERR);
+	EXPECT_TRUE(a.region(1).valid);
+}
+
+TEST_F(Sending, AnOpcodeBehindThoseOfTheKernelIsRefused)
+{
+	a.core.sq.kernel = true;
+	a.post(request(static_cast<kiw_wr_op>(KIW_SEND_OPS), 1), {});
+	a.work();
+	EXPECT_EQ(int(a.completions().front().opcode), KIW_SEND_OPS - 1);
+	EXPECT_COMPLETES(a, 1, IB_WC_LOC_QP_OP_ERR);
+}
+
+TEST_F(Sending, AReadInvalidatesItsBufferWithTheAnswer)
+{
+	const kiw_sge to = a.sge(0, 8, 1);
+
+	a.core.sq.kernel = true;
+	a.post(remote(static_cast<kiw_wr_op>(KIW_WR_READ_INV), 1, b, 0), {&to, 1});
+	a.work();
+	EXPECT_TRUE(a.region(1).valid);
+	fill(b.bytes(), 3);
+	p.run();
+	EXPECT_EQ(int(a.completions().front().opcode), KIW_WR_READ_INV);
+	EXPECT_COMPLETES(a, 1, IB_WC_SUCCESS);
+	EXPECT_TRUE(same(a.bytes(1).first(8), b.bytes().first(8)));
+	EXPECT_FALSE(a.region(1).valid);
+}
+
+TEST_F(Sending, AReadOfNothingInvalidatesAsWell)
+{
+	const kiw_sge to = a.sge(0, 0, 1);
+
+	a.core.sq.kernel = true;
+	a.post(remote(static_cast<kiw_wr_op>(KIW_WR_READ_INV), 1, b, 0), {&to, 1});
+	p.run();
+	EXPECT_COMPLETES(a, 1, IB_WC_SUCCESS);
+	EXPECT_FALSE(a.region(1).valid);
+}
+
+TEST_F(Sending, AReadThatInvalidatesHasOneBuffer)
+{
+	const std::array to{a.sge(0, 8, 1), a.sge(8, 8, 1)};
+
+	a.core.sq.kernel = true;
+	a.post(remote(static_cast<kiw_wr_op>(KIW_WR_READ_INV), 1, b, 0), to);
+	a.work();
+	EXPECT_COMPLETES(a, 1, IB_WC_LOC_QP_OP_ERR);
+	EXPECT_TRUE(a.region(1).valid);
+}
+
+TEST_F(Sending, AReadThatCannotInvalidateFails)
+{
+	const kiw_sge to = a.sge(0, 8);
+
+	a.core.sq.kernel = true;
+	a.post(remote(static_cast<kiw_wr_op>(KIW_WR_READ_INV), 1, b, 0), {&to, 1});
+	a.post(remote(KIW_WR_READ, 2, b, 0), {&to, 1});
+	p.run();
+	EXPECT_COMPLETES(a, 1, IB_WC_LOC_PROT_ERR);
+	EXPECT_COMPLETES(a, 2, IB_WC_WR_FLUSH_ERR);
+}
+
+TEST_F(Sending, OtherReadsInvalidateNothing)
+{
+	const kiw_sge to = a.sge(0, 8, 1);
+
+	a.core.sq.kernel = true;
+	// Another request had the same place.
+	for (int i = 0; i < 4; i++)
+		kiw_read_out(&a.s.tx.reads_out, KIW_READS_START + i)->invalidates = true;
+	a.post(remote(KIW_WR_READ, 1, b, 0), {&to, 1});
+	a.post(remote(KIW_WR_FETCH_ADD, 2, b, 0), {&to, 1}, &args);
+	p.run();
+	EXPECT_COMPLETES(a, 1, IB_WC_SUCCESS);
+	EXPECT_COMPLETES(a, 2, IB_WC_SUCCESS);
+	EXPECT_TRUE(a.region(1).valid);
+}
+
+// Addresses of the kernel are no peer's business.
+TEST_F(Sending, AReadIntoNoRegionCountsFromNothing)
+{
+	const kiw_sge to{.addr = 0x1234, .length = 8, .lkey = 0};
+
+	a.post(remote(KIW_WR_READ, 1, b, 0), {&to, 1});
+	a.work();
+	EXPECT_EQ(kiw_read_out_oldest(&a.s.tx.reads_out)->sink_stag, 0U);
+	EXPECT_EQ(kiw_read_out_oldest(&a.s.tx.reads_out)->sink_to, 0U);
 }
 
 TEST_F(Sending, ARequestBehindOneThatFailedIsNotSent)

@@ -148,6 +148,13 @@ enum kiw_region_fault kiw_region_invalidate(const struct kiw_owner *owner, u32 s
 enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_owner *owner, u32 stag);
 enum kiw_region_fault kiw_region_bind(const struct kiw_owner *owner, u32 stag,
 				      const struct kiw_bind_args *args);
+/* There are no consumers in the kernel here. */
+static inline enum kiw_region_fault kiw_region_register(const struct kiw_owner *owner, u32 stag,
+							const struct kiw_bind_args *args)
+{
+	(void)owner, (void)stag, (void)args;
+	return KIW_REGION_STAG;
+}
 void kiw_region_end(struct kiw_region_use *use);
 void kiw_region_set_aside(struct kiw_region_use *use);
 
