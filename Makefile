@@ -28,6 +28,7 @@ user = $(call pass,CROSS_COMPILE CC CXX NM CFLAGS CXXFLAGS LDFLAGS V)
 
 test_dirs := $(patsubst %/Makefile,%,$(wildcard tests/*/Makefile))
 kunit := $(and $(wildcard tests/kunit/Kbuild),$(shell grep -s '^CONFIG_KUNIT=' $(KDIR)/.config))
+kunit_modules := $(if $(kunit),tests/kunit/kiwarp_proto_kunit.ko tests/kverbs/kverbs.ko)
 
 .PHONY: all
 all: modules provider
@@ -61,7 +62,7 @@ provider-abis:
 user:
 	$(MAKE) -C user O=$(out)/user KIWARP_VERSION='$(version)' LIBDIR='$(LIBDIR)' $(user)
 
-## tests: all test programs; the KUnit module too where the kernel has KUnit
+## tests: all test programs; the KUnit modules too where the kernel has KUnit
 .PHONY: tests $(test_dirs) kunit
 tests: $(test_dirs) $(if $(kunit),kunit)
 
@@ -75,6 +76,7 @@ $(test_dirs):
 $(patsubst %/Makefile,%,$(shell grep -ls tests/lib/beside.mk tests/*/Makefile)): tests/lib
 kunit:
 	@+$(kbuild) M=$(top)/tests/kunit modules
+	@+$(kbuild) M=$(top)/tests/kverbs modules
 
 ## fuzz: the fuzzers of the protocol library, with clang; tests/fuzz/run runs them
 .PHONY: fuzz
@@ -125,7 +127,7 @@ install-tools:
 guest-install:
 	@test -n '$(DESTDIR)' || { echo 'guest-install needs DESTDIR' >&2; exit 2; }
 	install -d $(DESTDIR)/lib/modules/$(KVER)/updates $(DESTDIR)/usr/lib/kiwarp/tests
-	install -m 644 kmod/kiwarp.ko $(wildcard $(if $(kunit),tests/kunit/kiwarp_proto_kunit.ko)) \
+	install -m 644 kmod/kiwarp.ko $(wildcard $(kunit_modules)) \
 		$(DESTDIR)/lib/modules/$(KVER)/updates/
 	if [ -d $(out)/provider ]; then $(MAKE) install-provider DESTDIR=$(DESTDIR) O=$(out); fi
 	if [ -d $(out)/user ]; then install -t $(DESTDIR)/usr/lib/kiwarp/tests \
@@ -170,7 +172,7 @@ CHECKPATCH ?= $(firstword $(wildcard $(KDIR)/scripts/checkpatch.pl $(KDIR)/sourc
 checkpatch_options := --no-tree --strict --terse --no-summary --show-types --max-line-length=100 \
 	--ignore FILE_PATH_CHANGES,SPDX_LICENSE_TAG,EMBEDDED_FILENAME,ALLOC_WITH_SIZEOF,BIT_MACRO,UNCOMMENTED_DEFINITION
 # trace.h is written in the macros of tracepoints, and session/os.h is C of user space.
-kernel_files := $(filter-out kmod/config.h kmod/trace.h kmod/session/os.h,$(wildcard kmod/*.[ch] $(foreach folder,cm ud session proto,kmod/$(folder)/*.[ch]) uapi/*.h tests/kunit/*.[ch] tests/bench/modules/*.[ch] tests/guest/plant/*.c tests/life/late/*.c tests/life/sockets/*.c))
+kernel_files := $(filter-out kmod/config.h kmod/trace.h kmod/session/os.h,$(wildcard kmod/*.[ch] $(foreach folder,cm ud session proto,kmod/$(folder)/*.[ch]) uapi/*.h tests/kunit/*.[ch] tests/kverbs/*.[ch] tests/bench/modules/*.[ch] tests/guest/plant/*.c tests/life/late/*.c tests/life/sockets/*.c))
 cxx_files := $(shell find provider user tests \( -name '*.cpp' -o -name '*.hpp' \) 2>/dev/null)
 
 ## style: checkpatch on the kernel code, clang-format and clang-tidy on the C++
@@ -207,7 +209,7 @@ man-page:
 ## clean: forget everything that was built here
 .PHONY: clean
 clean:
-	find kmod tests/kunit \( -name '*.o' -o -name '*.ko' -o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
+	find kmod tests/kunit tests/kverbs \( -name '*.o' -o -name '*.ko' -o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
 		-o -name modules.order -o -name Module.symvers \) -delete 2>/dev/null || :
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd kmod/config.h
 	rm -rf $(out)/provider $(out)/user $(out)/tests

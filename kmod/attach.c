@@ -103,6 +103,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	/* Handle out-of-band bytes like all others. */
 	sock_set_flag(sk, SOCK_URGINLINE);
 	kiw_no_task_frag(sk);
+	sk->sk_allocation = kiw_stream_gfp(s);
 	attach_window(s, sock);
 
 	s->ibqp = &qp->ibqp;
@@ -188,7 +189,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 	qp = s->ibqp ? to_kiw_qp(s->ibqp) : NULL;
 	if (qp)
 		kiw_qp_get(qp);
-	release_sock(s->sk);
+	kiw_pump_disown(s);
 	if (!qp)
 		return;
 
@@ -201,7 +202,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 		inbox = s->inbox;
 		s->inbox = NULL;
 	}
-	release_sock(s->sk);
+	kiw_pump_disown(s);
 	mutex_unlock(&qp->mutex);
 	kiw_qp_put(qp);
 

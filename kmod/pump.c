@@ -8,6 +8,7 @@
  */
 #include "pump.h"
 
+#include <linux/sched/mm.h>
 #include <net/tcp.h>
 
 #include "compat.h"
@@ -372,6 +373,18 @@ void kiw_pump_own(struct kiw_stream *s)
 	atomic_dec(&s->waiting);
 	/* See the work that others left to us, since we were waiting. */
 	smp_mb__after_atomic();
+	/* TCP allocates, too. */
+	if (s->kernel)
+		s->noio = memalloc_noio_save();
+}
+
+void kiw_pump_disown(struct kiw_stream *s)
+{
+	unsigned int noio = s->noio;	/* the next owner has another */
+
+	release_sock(s->sk);
+	if (s->kernel)
+		memalloc_noio_restore(noio);
 }
 
 void kiw_pump_lock(struct kiw_stream *s)
@@ -438,7 +451,7 @@ void kiw_pump_unlock(struct kiw_stream *s)
 	s->busy = false;
 	if (s->ibqp && more)
 		kiw_stream_queue(s, s->ss.tx.starved);
-	release_sock(s->sk);
+	kiw_pump_disown(s);
 	pump_ring_again(s);
 }
 
@@ -538,7 +551,7 @@ static void pump_callback_end(struct kiw_stream *s)
 		}
 	}
 	due |= s->due;
-	s->sk->sk_allocation = GFP_KERNEL;
+	s->sk->sk_allocation = kiw_stream_gfp(s);
 	s->busy = false;
 	if (due)
 		kiw_stream_queue(s, 0);

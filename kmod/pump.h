@@ -28,8 +28,11 @@ void kiw_pump_unlock(struct kiw_stream *s);
  */
 bool kiw_pump_doorbell(struct kiw_stream *s, bool send);
 
-/** kiw_pump_own() - take the socket lock as owner; release_sock() drops it, nothing settles */
+/** kiw_pump_own() - take the socket lock as owner; nothing settles */
 void kiw_pump_own(struct kiw_stream *s);
+
+/** kiw_pump_disown() - drop the socket lock of kiw_pump_own() */
+void kiw_pump_disown(struct kiw_stream *s);
 
 /** kiw_pump_hook() - install the stream's callbacks; locked by kiw_pump_lock() */
 void kiw_pump_hook(struct kiw_stream *s);

@@ -13,6 +13,9 @@
 /* Attempts to find a free random index; at most one in sixteen is used */
 #define REGION_TRIES 64
 
+/* Rights of peers */
+#define REMOTE_RIGHTS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
+
 static void region_init(struct kiw_region *region)
 {
 	rwlock_init(&region->lock);
@@ -312,8 +315,14 @@ static bool region_can_be_invalidated(struct kiw_region *region)
 	return false;
 }
 
-/* @again: an invalid region with this key is fine */
-static enum kiw_region_fault region_invalidate(const struct kiw_owner *owner, u32 stag, bool again)
+/* Memory that a peer cannot reach is not the peer's to withdraw. */
+static bool region_is_for_peers(const struct kiw_region *region)
+{
+	return region->kind != KIW_REGION_FAST || (region->access & REMOTE_RIGHTS);
+}
+
+/* @peer: for a peer; else an invalid region with this key is fine */
+static enum kiw_region_fault region_invalidate(const struct kiw_owner *owner, u32 stag, bool peer)
 {
 	enum kiw_region_fault fault = KIW_REGION_STAG;
 	struct kiw_region *region, *parent = NULL;
@@ -323,11 +332,12 @@ static enum kiw_region_fault region_invalidate(const struct kiw_owner *owner, u3
 	if (region) {
 		write_lock_irqsave(&region->lock, flags);
 		fault = region_check_owner(region, owner, stag);
-		if (!fault && !region_can_be_invalidated(region))
+		if (!fault && (!region_can_be_invalidated(region) ||
+			       (peer && !region_is_for_peers(region))))
 			fault = KIW_REGION_ACCESS;
 		if (!fault)
 			parent = region_withdraw(region);
-		else if (again && region_can_be_invalidated(region) && !region->valid &&
+		else if (!peer && region_can_be_invalidated(region) && !region->valid &&
 			 region->stag == stag && region->pd == owner->pd)
 			fault = KIW_REGION_OK;
 		write_unlock_irqrestore(&region->lock, flags);
@@ -339,19 +349,18 @@ static enum kiw_region_fault region_invalidate(const struct kiw_owner *owner, u3
 
 enum kiw_region_fault kiw_region_invalidate(const struct kiw_owner *owner, u32 stag)
 {
-	return region_invalidate(owner, stag, false);
+	return region_invalidate(owner, stag, true);
 }
 
 enum kiw_region_fault kiw_region_invalidate_own(const struct kiw_owner *owner, u32 stag)
 {
-	return region_invalidate(owner, stag, true);
+	return region_invalidate(owner, stag, false);
 }
 
 /* --- registration by requests --------------------------------------------------------------- */
 
 /* Rights of a region of a consumer in the kernel. Optional flags are ignored. */
-#define FAST_RIGHTS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
-			 IB_ACCESS_REMOTE_ATOMIC)
+#define FAST_RIGHTS	(REMOTE_RIGHTS | IB_ACCESS_LOCAL_WRITE)
 
 static struct kiw_fast *to_kiw_fast(struct kiw_region *region)
 {
@@ -436,9 +445,8 @@ enum kiw_region_fault kiw_region_register(const struct kiw_owner *owner, u32 sta
 
 /* --- windows -------------------------------------------------------------------------------- */
 
-/* Rights of a window: those of peers. Local write and optional flags are ignored. */
-#define WINDOW_RIGHTS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
-#define WINDOW_ACCESS	(WINDOW_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
+/* Of a window only these count. Local write and optional flags are ignored. */
+#define WINDOW_ACCESS	(REMOTE_RIGHTS | IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
 
 /* Count a window in its new parent. */
 static enum kiw_region_fault region_join(struct kiw_region *region, const struct kiw_owner *owner,
@@ -487,7 +495,7 @@ static void window_set(struct kiw_window *window, const struct kiw_owner *owner,
 	off = kiw_region_offset(parent, args->addr);
 	region->pages = parent->pages + (off >> PAGE_SHIFT);
 	region->offset = off & ~PAGE_MASK;
-	region->access = args->access & WINDOW_RIGHTS;
+	region->access = args->access & REMOTE_RIGHTS;
 	region->iova = args->access & IB_ZERO_BASED ? 0 : args->addr;
 	region->length = args->length;
 	window->parent = parent;

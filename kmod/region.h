@@ -252,7 +252,8 @@ static inline void kiw_region_leave(struct kiw_region_use *use)
  * After %KIW_REGION_OK nobody touches the memory. Any context but hard interrupts.
  *
  * Return: %KIW_REGION_OK, %KIW_REGION_STAG, %KIW_REGION_PD, or %KIW_REGION_ACCESS for a process's
- * region, which only its process removes, and for a window shared by queue pairs.
+ * region, which only its process removes, for a window shared by queue pairs, and for a region
+ * without a right of peers.
  */
 enum kiw_region_fault kiw_region_invalidate(const struct kiw_owner *owner, u32 stag);
 

@@ -26,6 +26,7 @@
  * @ibqp, @inbox: attached QP, and inbox of the endpoint, reference held; NULL after the stream
  *	stopped
  * @waiting: threads that wait for the socket lock; atomic
+ * @noio: of a kernel QP: the owner's scope for allocations, to restore
  * @turn: bytes received when the owner took the lock
  * @starve_end: when a message stops waiting for a receive request; jiffies
  * @late: the work may be queued for later; a caller that needs it earlier moves it; atomic
@@ -59,6 +60,7 @@ struct kiw_stream {
 
 	struct kref		ref ____cacheline_aligned_in_smp;
 	atomic_t		waiting;
+	unsigned int		noio;
 	u32			turn;
 	bool			rx_more;
 	bool			late;
@@ -103,6 +105,16 @@ static inline struct kiw_stream *kiw_stream_of_session(struct kiw_session *s)
 static inline const struct kiw_stream *kiw_stream_of_session_const(const struct kiw_session *s)
 {
 	return container_of(s, struct kiw_stream, ss);
+}
+
+/**
+ * kiw_stream_gfp() - flags for allocations of an owner
+ *
+ * Writeback may wait for the very stream of a consumer in the kernel.
+ */
+static inline gfp_t kiw_stream_gfp(const struct kiw_stream *s)
+{
+	return s->kernel ? GFP_NOIO : GFP_KERNEL;
 }
 
 /** kiw_stream_received() - bytes processed so far; socket lock held */

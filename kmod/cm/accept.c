@@ -12,6 +12,7 @@
  * pass on.
  */
 #include <linux/errno.h>
+#include <linux/sched/mm.h>
 #include <linux/xarray.h>
 #include <net/inet_sock.h>
 #include <net/tcp_states.h>
@@ -351,9 +352,11 @@ int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
 	struct kiw_ep *ep = accept_request_find(id);
 	int err = -ECONNRESET;
+	unsigned int noio;
 
 	if (!ep)
 		return err;
+	noio = memalloc_noio_save();	/* as in ep_work() */
 	mutex_lock(&ep->mutex);
 	if (ep->state == KIW_ST_REQUESTED) {
 		accept_request_forget(ep);
@@ -368,6 +371,7 @@ int kiw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 			kiw_refuse(ep, "the user couldn't accept", NULL, 0);
 	}
 	mutex_unlock(&ep->mutex);
+	memalloc_noio_restore(noio);
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);
 	kiw_ep_put(ep);
 	return err;

@@ -14,6 +14,7 @@
 #include <linux/errno.h>
 #include <linux/jiffies.h>
 #include <linux/net.h>
+#include <linux/sched/mm.h>
 #include <net/inet_sock.h>
 #include <net/tcp_states.h>
 
@@ -321,19 +322,9 @@ static int connect_begin(struct kiw_ep *ep, struct iw_cm_id *id, u32 qpn, struct
 	return err;
 }
 
-/**
- * kiw_connect() - begin a connection
- * @id: iw_cm's side: addresses and type of service
- * @param: QP, IRD and ORD, private data
- *
- * Does not wait for the peer. On success iw_cm gets CONNECT_REPLY exactly once.
- *
- * Return: 0; -EINVAL for invalid IRD, ORD, private data, addresses or QP; -EISCONN: the QP is in
- * use; -ENODEV: the device goes, or is of another namespace; or TCP's error.
- */
-int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
+static int connect_id(struct kiw_device *dev, struct iw_cm_id *id,
+		      const struct iw_cm_conn_param *param)
 {
-	struct kiw_device *dev = to_kiw_device(id->device);
 	struct kiw_ep *ep = kiw_ep_create(dev, &connect_ops);
 	struct sockaddr_storage local;
 	struct socket *sock;
@@ -360,9 +351,29 @@ int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		kiw_ep_end(ep, err, KIW_END_RESET);
 	mutex_unlock(&ep->mutex);
 
-	if (err)
-		ibdev_dbg(&dev->ibdev, "connect refused: %d\n", err);
 	kiw_inbox_post(&ep->inbox, KIW_EP_SOCKET);	/* sets the timer, or cleans up */
 	kiw_ep_put(ep);
+	return err;
+}
+
+/**
+ * kiw_connect() - begin a connection
+ * @id: iw_cm's side: addresses and type of service
+ * @param: QP, IRD and ORD, private data
+ *
+ * Does not wait for the peer. On success iw_cm gets CONNECT_REPLY exactly once.
+ *
+ * Return: 0; -EINVAL for invalid IRD, ORD, private data, addresses or QP; -EISCONN: the QP is in
+ * use; -ENODEV: the device goes, or is of another namespace; or TCP's error.
+ */
+int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
+{
+	struct kiw_device *dev = to_kiw_device(id->device);
+	unsigned int noio = memalloc_noio_save();	/* as in ep_work() */
+	int err = connect_id(dev, id, param);
+
+	memalloc_noio_restore(noio);
+	if (err)
+		ibdev_dbg(&dev->ibdev, "connect refused: %d\n", err);
 	return err;
 }

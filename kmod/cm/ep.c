@@ -21,6 +21,7 @@
 #include "priv.h"
 
 #include <linux/cred.h>
+#include <linux/sched/mm.h>
 #include <linux/tcp.h>
 #include <linux/user_namespace.h>
 #include <linux/xarray.h>
@@ -136,8 +137,8 @@ bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events)
 
 /*
  * May this user of iw_cm connect the QP? A process has only its own (kiw_get_qp()). One of the
- * kernel belongs to the rdma_cm id that made it: otherwise a process could name its number. Ids of
- * processes have no QP in rdma_cm's eyes.
+ * kernel belongs to the rdma_cm id that made it: otherwise a process could name its number. rdma_cm
+ * knows no QP of the ids of processes. As for the context, see kiw_id_net().
  */
 static bool ep_may_connect(const struct iw_cm_id *id, struct ib_qp *ibqp)
 {
@@ -610,7 +611,9 @@ static void ep_retire(struct kiw_ep *ep)
 static void ep_work(struct work_struct *work)
 {
 	struct kiw_ep *ep = container_of(work, struct kiw_ep, inbox.work);
+	unsigned int noio = memalloc_noio_save();
 
+	/* Writeback may wait until a disk or file system behind this endpoint is connected again. */
 	mutex_lock(&ep->mutex);
 	ep->retry = false;
 	ep_run(ep, kiw_inbox_take(&ep->inbox));
@@ -625,6 +628,7 @@ static void ep_work(struct work_struct *work)
 		ep_retire(ep);
 	mutex_unlock(&ep->mutex);
 	kiw_ep_put(ep);
+	memalloc_noio_restore(noio);
 }
 
 /**
