@@ -5,9 +5,9 @@
  * It ends in two steps. Unreachable: kiw_stream_stop() takes QP mutex and socket lock, restores the
  * callbacks and clears sk_user_data, so that no callback finds the stream; clears qp->stream, so
  * that no doorbell does; and clears s->inbox, so that the endpoint gets no further events. It
- * abandons loans that are not over (lend.h). Posts in the kernel ring the bell under RCU and without
- * a reference: it waits for a grace period. Then it waits for bell and work, which may be queued from
- * before. Released: doorbells may still hold references; each finds s->ibqp cleared under the
+ * abandons loans that are not over (lend.h). Posts in the kernel ring the bell under RCU, without a
+ * reference: it waits for a grace period. Then it waits for bell and work, which may be queued
+ * from before. Released: doorbells may still hold references; each finds s->ibqp cleared under the
  * socket lock and drops its own. Loans hold references, too. The last one frees the memory; until
  * then sock_hold() keeps that of the socket.
  */
@@ -155,7 +155,7 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 		}
 	}
 	if (qp->core.state == KIW_QP_IDLE) {
-		qp->closed = true;
+		WRITE_ONCE(qp->closed, true);
 		if (kiw_qp_is_over(qp)) {
 			/* The doorbell flushes later requests. */
 			kiw_core_flush_sq(&qp->core);

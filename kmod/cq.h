@@ -85,7 +85,7 @@ void kiw_cq_unhold(struct kiw_cq *cq, u32 n);
 /** kiw_cq_add_held() - kiw_cq_add() of reserved completions */
 bool kiw_cq_add_held(struct kiw_cq *cq, const struct kiw_cqe *cqe, unsigned int n);
 
-/** kiw_create_cq_common() - as ib_device_ops.create_cq; @udata is NULL for a consumer in the kernel */
+/** kiw_create_cq_common() - as ib_device_ops.create_cq; without @udata for the kernel */
 int kiw_create_cq_common(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			 struct ib_udata *udata);
 

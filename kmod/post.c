@@ -28,7 +28,10 @@ static u32 post_flags(const struct kiw_ring_map *map)
 {
 	const struct kiw_wq_ring *ring = map->mem;
 
-	/* Pairs with the session's fence between flags and prod: it sees the posts, or we the flags. */
+	/*
+	 * Pairs with the session's fence between flags and prod: it sees the posts, or we see the
+	 * flags.
+	 */
 	smp_mb();
 	return READ_ONCE(ring->flags);
 }
@@ -179,11 +182,15 @@ static int post_send_slot(struct kiw_qp *qp, void *slot, const struct ib_send_wr
 
 /*
  * Before the first connection a request would wait for one that may never come. After the end the
- * consumer may not know of it yet.
+ * consumer may not know of it yet; an orderly end leaves the QP idle before its stream goes.
  */
 static bool post_may_send(const struct kiw_qp *qp)
 {
-	return READ_ONCE(qp->core.state) != KIW_QP_IDLE || READ_ONCE(qp->closed);
+	if (READ_ONCE(qp->core.state) != KIW_QP_IDLE || rcu_access_pointer(qp->stream))
+		return true;
+	/* Pairs with the fence of kiw_sq_flush() between setting it and clearing the stream. */
+	smp_rmb();
+	return READ_ONCE(qp->closed);
 }
 
 /* Have posted requests sent. The stream does so in softirq; everything else is for a thread. */
@@ -231,12 +238,31 @@ int kiw_qp_post_send(struct kiw_qp *qp, const struct ib_send_wr *wr, const struc
 
 /* --- receive requests ----------------------------------------------------------------------- */
 
-static int post_recv_slot(struct kiw_qp *qp, struct kiw_rqe *rqe, const struct ib_recv_wr *wr)
+static int post_recv_slot(const struct kiw_rq *rq, struct kiw_rqe *rqe, const struct ib_recv_wr *wr)
 {
-	if (wr->num_sge < 0 || wr->num_sge > qp->core.rq.max_sge)
+	if (wr->num_sge < 0 || wr->num_sge > rq->max_sge)
 		return -EINVAL;
 	*rqe = (struct kiw_rqe){ .wr_id = wr->wr_id, .num_sge = wr->num_sge };
 	post_copy_sges((struct kiw_sge *)(rqe + 1), wr->sg_list, wr->num_sge);
+	return 0;
+}
+
+/* Post a list; the lock of the ring's posts is held. */
+static int post_recv_list(struct kiw_rq *rq, const struct ib_recv_wr *wr,
+			  const struct ib_recv_wr **bad)
+{
+	void *slot;
+	int err;
+
+	for (; wr; wr = wr->next) {
+		slot = post_slot(&rq->map, rq->entries);
+		err = slot ? post_recv_slot(rq, slot, wr) : -ENOMEM;
+		if (err) {
+			*bad = wr;
+			return err;
+		}
+		post_publish(&rq->map);
+	}
 	return 0;
 }
 
@@ -250,26 +276,30 @@ int kiw_qp_post_recv(struct kiw_qp *qp, const struct ib_recv_wr *wr, const struc
 {
 	struct kiw_rq *rq = &qp->core.rq;
 	unsigned long flags;
-	int err = 0;
-	void *slot;
+	int err;
 
 	if (!post_may_receive(qp)) {
 		*bad = wr;
 		return -EINVAL;
 	}
 	spin_lock_irqsave(&qp->rq_lock, flags);
-	for (; wr; wr = wr->next) {
-		slot = post_slot(&rq->map, rq->entries);
-		err = slot ? post_recv_slot(qp, slot, wr) : -ENOMEM;
-		if (err)
-			break;
-		post_publish(&rq->map);
-	}
+	err = post_recv_list(rq, wr, bad);
 	spin_unlock_irqrestore(&qp->rq_lock, flags);
 	/* A message waits for a request, or requests are to be flushed. */
 	if (post_flags(&rq->map) & KIW_RING_FLUSH)
 		post_ring_late(qp, KIW_RUNG_RECV);
-	if (err)
-		*bad = wr;
+	return err;
+}
+
+int kiw_srq_post_recv(struct kiw_srq *srq, const struct ib_recv_wr *wr,
+		      const struct ib_recv_wr **bad)
+{
+	unsigned long flags;
+	int err;
+
+	spin_lock_irqsave(&srq->lock, flags);
+	err = post_recv_list(&srq->rq, wr, bad);
+	kiw_srq_grant(srq);
+	spin_unlock_irqrestore(&srq->lock, flags);
 	return err;
 }

@@ -9,6 +9,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "qp.h"
+#include "srq.h"
 
 /**
  * kiw_qp_post_send() - post send requests
@@ -37,5 +38,18 @@ int kiw_qp_post_send(struct kiw_qp *qp, const struct ib_send_wr *wr, const struc
  * queue.
  */
 int kiw_qp_post_recv(struct kiw_qp *qp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
+
+/**
+ * kiw_srq_post_recv() - post receive requests to a shared receive queue
+ * @srq: queue of a consumer in the kernel
+ * @wr: list of requests
+ * @bad: on failure, the first that was not posted; those before it are posted
+ *
+ * Any context.
+ *
+ * Return: 0; -ENOMEM: the ring is full; -EINVAL: too many buffers.
+ */
+int kiw_srq_post_recv(struct kiw_srq *srq, const struct ib_recv_wr *wr,
+		      const struct ib_recv_wr **bad);
 
 #endif /* KIWARP_POST_H */

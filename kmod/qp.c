@@ -6,7 +6,8 @@
  * starts; stops its stream and aborts its endpoint, which drops its references to the QP in its
  * work; and takes its number out of the table, where a look-up takes a reference under the table's
  * lock. Released: it waits for the last reference, which iw_cm or the endpoint holds, cancels the
- * doorbells of a consumer in the kernel, drops that consumer's completions, and frees the rings. The completion queues outlive it, because RDMA core counts their users.
+ * doorbells of a consumer in the kernel, drops that consumer's completions, and frees the rings.
+ * The completion queues outlive it, because RDMA core counts their users.
  */
 #include "qp.h"
 

@@ -10,7 +10,9 @@
  *	kiw_srq.lock	one shared receive queue
  *	kiw_cq.lock	one completion queue
  * Besides, kiw_qp.sq_lock and .rq_lock, with interrupts off, order the posts of a consumer in the
- * kernel; nothing else is locked meanwhile. "The QP is held" below means: socket lock if a stream is attached, else the mutex. Datagram QPs
+ * kernel; nothing else is locked meanwhile.
+ *
+ * "The QP is held" below means: socket lock if a stream is attached, else the mutex. Datagram QPs
  * never have a stream; see ud.h for theirs.
  *
  * References (kiw_qp.ref): the verbs object, iw_cm between iw_get_qp and iw_rem_ref, the bound
@@ -49,8 +51,8 @@ struct kiw_ud;
  *	to take a reference
  * @ud: part of a datagram QP, in place of @inbox; set while the QP can be found
  * @inbox: of the endpoint that connects or serves this QP, reference held; protected by @mutex
- * @owner: thread group that created the QP, and alone may connect it; NULL: a consumer in the kernel,
- *	whose rdma_cm id alone may
+ * @owner: thread group that created the QP, and alone may connect it; NULL: a consumer in the
+ *	kernel, which connects it by the rdma_cm id that made it
  * @peer: QP to connect to by number; see struct kiw_peer
  * @by_number: @peer is valid; changed under @mutex
  * @closed: idle after an orderly close, so that another close succeeds; the QP is held

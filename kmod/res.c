@@ -250,9 +250,10 @@ int kiw_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
 		{ "limit" },
 		{ "message_waits" },
 	};
+	unsigned long flags;
 	bool there;
 
-	spin_lock_bh(&srq->lock);
+	spin_lock_irqsave(&srq->lock, flags);
 	there = srq->rq.map.mem;
 	if (there) {
 		values[0].value = srq->rq.entries;
@@ -260,6 +261,6 @@ int kiw_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
 		values[2].value = srq->limit;
 		values[3].value = !list_empty(&srq->line);
 	}
-	spin_unlock_bh(&srq->lock);
+	spin_unlock_irqrestore(&srq->lock, flags);
 	return there ? res_put(msg, values, ARRAY_SIZE(values)) : -EAGAIN;
 }

@@ -22,8 +22,7 @@ static bool srq_has_spare(struct kiw_srq *srq)
 	return rq->posted - rq->next > srq->granted;
 }
 
-/* Give rights to the streams in line, one per request. */
-static void srq_grant(struct kiw_srq *srq)
+void kiw_srq_grant(struct kiw_srq *srq)
 {
 	struct kiw_srq_wait *first;
 
@@ -59,7 +58,7 @@ static bool srq_wait(struct kiw_srq *srq, struct kiw_srq_wait *wait)
 		list_add_tail(&wait->link, &srq->line);
 	/* Finds requests posted before the process could see the call. */
 	kiw_rq_call(&srq->rq);
-	srq_grant(srq);
+	kiw_srq_grant(srq);
 	return srq_admits(srq, wait);
 }
 
@@ -95,8 +94,9 @@ enum kiw_take kiw_srq_take(struct kiw_srq *srq, struct kiw_srq_wait *wait,
 {
 	enum kiw_take take = KIW_TAKE_NONE;
 	bool few = false, died = false;
+	unsigned long flags;
 
-	spin_lock_bh(&srq->lock);
+	spin_lock_irqsave(&srq->lock, flags);
 	if (srq_admits(srq, wait) || (wait && srq_wait(srq, wait)))
 		take = kiw_rq_take(&srq->rq, req);
 	if (take == KIW_TAKE_RING) {
@@ -105,7 +105,7 @@ enum kiw_take kiw_srq_take(struct kiw_srq *srq, struct kiw_srq_wait *wait,
 	} else if (take != KIW_TAKE_NONE) {
 		few = srq_reaches_limit(srq);
 	}
-	spin_unlock_bh(&srq->lock);
+	spin_unlock_irqrestore(&srq->lock, flags);
 
 	if (few)
 		srq_raise(srq, IB_EVENT_SRQ_LIMIT_REACHED);
@@ -116,14 +116,16 @@ enum kiw_take kiw_srq_take(struct kiw_srq *srq, struct kiw_srq_wait *wait,
 
 void kiw_srq_leave(struct kiw_srq *srq, struct kiw_srq_wait *wait)
 {
-	spin_lock_bh(&srq->lock);
+	unsigned long flags;
+
+	spin_lock_irqsave(&srq->lock, flags);
 	list_del_init(&wait->link);
 	if (wait->granted) {
 		wait->granted = false;
 		srq->granted--;
 	}
-	srq_grant(srq);
-	spin_unlock_bh(&srq->lock);
+	kiw_srq_grant(srq);
+	spin_unlock_irqrestore(&srq->lock, flags);
 }
 
 /* --- verbs ---------------------------------------------------------------------------------- */
@@ -138,41 +140,46 @@ static int srq_check(const struct ib_srq_init_attr *attr)
 	return 0;
 }
 
+static int srq_respond(const struct kiw_rq *rq, struct ib_udata *udata)
+{
+	struct kiw_create_srq_resp resp = {};
+
+	kiw_ring_tell(&rq->map, rq->entries, &resp.ring);
+	return ib_copy_to_udata(udata, &resp, sizeof(resp));
+}
+
 int kiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata)
 {
 	struct kiw_device *dev = to_kiw_device(ibsrq->device);
 	struct kiw_srq *srq = to_kiw_srq(ibsrq);
-	struct kiw_create_srq_resp resp = {};
+	struct kiw_ucontext *uctx = NULL;
 	struct kiw_rq *rq = &srq->rq;
-	struct kiw_ucontext *uctx;
 	int err;
 
-	/* No support for kernel consumers yet. */
-	if (!udata)
-		return -EOPNOTSUPP;
 	err = srq_check(attr);
 	if (err)
 		return err;
-	uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
-	/* An earlier provider does not know when slots are free. */
-	if (!(uctx->features & KIW_FEATURE_SRQ))
-		return -EOPNOTSUPP;
-	if (udata->outlen < sizeof(resp))
-		return -EINVAL;
+	if (udata) {
+		uctx = rdma_udata_to_drv_context(udata, struct kiw_ucontext, ibuctx);
+		/* An earlier provider does not know when slots are free. */
+		if (!(uctx->features & KIW_FEATURE_SRQ))
+			return -EOPNOTSUPP;
+		if (udata->outlen < sizeof(struct kiw_create_srq_resp))
+			return -EINVAL;
+	}
 	if (!kiw_count_up(&dev->num_srq, KIW_MAX_SRQ))
 		return -ENOMEM;
 
 	mutex_init(&srq->resizing);
 	spin_lock_init(&srq->lock);
 	INIT_LIST_HEAD(&srq->line);
+	srq->kernel = !udata;
 	rq->entries = roundup_pow_of_two(attr->attr.max_wr);
 	rq->max_sge = max(attr->attr.max_sge, 1U);
 	err = kiw_ring_alloc(&rq->map, uctx, rq->entries, kiw_rq_stride(rq->max_sge));
 	if (err)
 		goto err_count;
-
-	kiw_ring_tell(&rq->map, rq->entries, &resp.ring);
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	err = udata ? srq_respond(rq, udata) : 0;
 	if (err)
 		goto err_ring;
 	attr->attr.max_wr = rq->entries;
@@ -209,26 +216,27 @@ static int srq_replace(struct kiw_srq *srq, struct kiw_ring_map *map, u32 entrie
 {
 	struct kiw_rq *rq = &srq->rq;
 	u32 room = min(entries, rq->entries);
+	unsigned long flags;
 	u32 next, prod;
 	int err = 0;
 
 	lockdep_assert_held(&srq->resizing);
-	spin_lock_bh(&srq->lock);
+	spin_lock_irqsave(&srq->lock, flags);
 	next = rq->next;
 	prod = kiw_ring_prod(&rq->map);
-	spin_unlock_bh(&srq->lock);
+	spin_unlock_irqrestore(&srq->lock, flags);
 	if (prod - next > room)
 		return -EINVAL;
 	for (; next != prod; next++)
 		memcpy(kiw_ring_slot(map, next, entries),
 		       kiw_ring_slot(&rq->map, next, rq->entries), map->stride);
 
-	spin_lock_bh(&srq->lock);
+	spin_lock_irqsave(&srq->lock, flags);
 	if (kiw_ring_prod(&rq->map) != prod)
 		err = -EINVAL;
 	else
 		srq_switch(srq, map, entries, prod);
-	spin_unlock_bh(&srq->lock);
+	spin_unlock_irqrestore(&srq->lock, flags);
 	return err;
 }
 
@@ -275,24 +283,28 @@ int kiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_a
 {
 	struct kiw_srq *srq = to_kiw_srq(ibsrq);
 	bool limited = mask & IB_SRQ_LIMIT;
+	unsigned long flags;
 	bool few = false;
 	int err = 0;
 
 	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
 		return -EINVAL;
+	/* A consumer in the kernel may post meanwhile. */
+	if (srq->kernel && (mask & IB_SRQ_MAX_WR))
+		return -EOPNOTSUPP;
 	if (mask & IB_SRQ_MAX_WR)
 		err = srq_resize(srq, attr->max_wr, limited ? attr->srq_limit : 0, udata);
 	if (err || !limited)
 		return err;
 
-	spin_lock_bh(&srq->lock);
+	spin_lock_irqsave(&srq->lock, flags);
 	if (attr->srq_limit > srq->rq.entries) {
 		err = -EINVAL;
 	} else {
 		srq->limit = attr->srq_limit;
 		few = srq_reaches_limit(srq);
 	}
-	spin_unlock_bh(&srq->lock);
+	spin_unlock_irqrestore(&srq->lock, flags);
 	if (few)
 		srq_raise(srq, IB_EVENT_SRQ_LIMIT_REACHED);
 	return err;
@@ -301,12 +313,13 @@ int kiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_a
 int kiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 {
 	struct kiw_srq *srq = to_kiw_srq(ibsrq);
+	unsigned long flags;
 
 	attr->max_sge = srq->rq.max_sge;
-	spin_lock_bh(&srq->lock);
+	spin_lock_irqsave(&srq->lock, flags);
 	attr->max_wr = srq->rq.entries;
 	attr->srq_limit = srq->limit;
-	spin_unlock_bh(&srq->lock);
+	spin_unlock_irqrestore(&srq->lock, flags);
 	return 0;
 }
 
@@ -319,30 +332,24 @@ int kiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
 	struct kiw_srq *srq = to_kiw_srq(ibsrq);
 	struct kiw_ring_map map = {};
+	unsigned long flags;
 
 	WARN_ON_ONCE(!list_empty(&srq->line) || srq->granted);
 	/* Some RDMA cores still show the SRQ, see res.c. */
-	spin_lock_bh(&srq->lock);
+	spin_lock_irqsave(&srq->lock, flags);
 	swap(srq->rq.map, map);
-	spin_unlock_bh(&srq->lock);
+	spin_unlock_irqrestore(&srq->lock, flags);
 	kiw_ring_free(&map);
 	mutex_destroy(&srq->resizing);
 	atomic_dec(&to_kiw_device(ibsrq->device)->num_srq);
 	return 0;
 }
 
-/* Doorbell: requests are in the ring, and streams wait for them. */
-int kiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
-		      const struct ib_recv_wr **bad)
+void kiw_srq_doorbell(struct kiw_srq *srq)
 {
-	struct kiw_srq *srq = to_kiw_srq(ibsrq);
+	unsigned long flags;
 
-	if (wr) {
-		*bad = wr;
-		return -EOPNOTSUPP;
-	}
-	spin_lock_bh(&srq->lock);
-	srq_grant(srq);
-	spin_unlock_bh(&srq->lock);
-	return 0;
+	spin_lock_irqsave(&srq->lock, flags);
+	kiw_srq_grant(srq);
+	spin_unlock_irqrestore(&srq->lock, flags);
 }

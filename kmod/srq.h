@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Shared receive queues: QPs of one process take receive requests from one ring, each when a
+ * Shared receive queues: QPs of one user take receive requests from one ring, each when a
  * message begins. Completions go to the QP's own CQ.
  *
  * A message without a request waits, as on a QP's own queue, and its stream stands in the line of
@@ -20,8 +20,9 @@
 /*
  * A shared receive queue. QPs use it without a reference: RDMA core keeps an SRQ that a QP names.
  * @resizing: held while the ring is replaced; outside of @lock
- * @lock: protects all below and struct kiw_srq_wait; BH off, inside a stream's socket lock or a
- *	datagram QP's lock
+ * @kernel: of a consumer in the kernel, which posts under @lock; constant
+ * @lock: protects all below and struct kiw_srq_wait; interrupts off, since consumers post in any
+ *	context; inside a stream's socket lock or a datagram QP's lock
  * @limit: raise one event when fewer requests are posted; 0: none
  * @granted: streams with an unused right
  * @line: streams that wait for a right, in order
@@ -30,6 +31,7 @@
 struct kiw_srq {
 	struct ib_srq		ibsrq;
 	struct mutex		resizing;
+	bool			kernel;
 	spinlock_t		lock;
 	struct kiw_rq		rq;
 	u32			limit;
@@ -73,13 +75,17 @@ enum kiw_take kiw_srq_take(struct kiw_srq *srq, struct kiw_srq_wait *wait,
 /** kiw_srq_leave() - leave the line; @wait->wake() is not called afterwards */
 void kiw_srq_leave(struct kiw_srq *srq, struct kiw_srq_wait *wait);
 
+/** kiw_srq_grant() - give rights to the streams in line, one per request; @srq->lock is held */
+void kiw_srq_grant(struct kiw_srq *srq);
+
+/** kiw_srq_doorbell() - run the doorbell of a process, for which streams wait */
+void kiw_srq_doorbell(struct kiw_srq *srq);
+
 /* Verbs of struct ib_device_ops */
 int kiw_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata);
 int kiw_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		   struct ib_udata *udata);
 int kiw_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int kiw_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
-int kiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
-		      const struct ib_recv_wr **bad);
 
 #endif /* KIWARP_SRQ_H */

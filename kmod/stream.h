@@ -34,7 +34,7 @@
  * @rx_more: run the pump again: its budget was used up, or TCP was not told of all bytes
  * @busy: the owner will settle before it unlocks: don't queue the work
  * @kernel: of a queue pair of the kernel; constant
- * @rung: the bell found an owner, who rings it again after unlocking
+ * @rung: the bell found an owner, which rings it again after unlocking
  * @due: a callback asked for a round
  * @fin_sent, @fin_received: our and the peer's direction are closed
  * @ended: the endpoint was told of the end

@@ -5,6 +5,7 @@
 #include "cm/number.h"
 #include "post.h"
 #include "qp.h"
+#include "srq.h"
 #include "ud/ud.h"
 #include "ud/group.h"
 
@@ -51,6 +52,21 @@ int kiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct 
 		return -EOPNOTSUPP;
 	}
 	return verbs_ring(ibqp, false);
+}
+
+int kiw_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		      const struct ib_recv_wr **bad)
+{
+	struct kiw_srq *srq = to_kiw_srq(ibsrq);
+
+	if (srq->kernel)
+		return kiw_srq_post_recv(srq, wr, bad);
+	if (wr) {
+		*bad = wr;
+		return -EOPNOTSUPP;
+	}
+	kiw_srq_doorbell(srq);
+	return 0;
 }
 
 int kiw_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)

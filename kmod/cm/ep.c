@@ -432,8 +432,8 @@ kuid_t kiw_payer(const struct cred *cred)
 }
 
 /*
- * The user to charge for the endpoint's QP; nobody for an end during the start-up, without a QP, and
- * for the kernel.
+ * The user to charge for the endpoint's QP; nobody for an end during the start-up, without a QP,
+ * and for the kernel.
  */
 static kuid_t ep_user(const struct kiw_ep *ep)
 {
@@ -613,7 +613,7 @@ static void ep_work(struct work_struct *work)
 	struct kiw_ep *ep = container_of(work, struct kiw_ep, inbox.work);
 	unsigned int noio = memalloc_noio_save();
 
-	/* Writeback may wait until a disk or file system behind this endpoint is connected again. */
+	/* Writeback may wait until a disk or file system behind this endpoint connects again. */
 	mutex_lock(&ep->mutex);
 	ep->retry = false;
 	ep_run(ep, kiw_inbox_take(&ep->inbox));

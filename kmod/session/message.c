@@ -119,7 +119,7 @@ static int message_read(struct kiw_session *s)
 	memcpy(r->sge, tx->req.sge, r->num_sge * sizeof(r->sge[0]));
 	/*
 	 * This entry places the response. One buffer goes by its own address; several count from 0,
-	 * and so does kernel memory without a region, whose addresses are no peer's business.
+	 * and so does memory of the kernel without a region: no peer may learn its address.
 	 */
 	r->sink_stag = r->num_sge ? r->sge[0].lkey : 0;
 	r->sink_to = r->num_sge == 1 && r->sink_stag ? r->sge[0].addr : 0;

@@ -128,6 +128,7 @@ static void rq_flush_posted(struct kiw_rq *rq, struct kiw_cqe_batch *b)
 		}
 	}
 	rq->posted = rq->next;
+	/* As in kiw_rq_take(). */
 	smp_store_release(&rq_ring(rq)->cons, rq->next);
 }
 

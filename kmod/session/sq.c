@@ -226,6 +226,7 @@ bool kiw_sq_flush(struct kiw_sq *sq, enum ib_wc_status oldest)
 		}
 	}
 	sq->done = sq->next;
+	/* As in kiw_sq_complete(). */
 	smp_store_release(&sq_ring(sq)->cons, sq->done);
 	kiw_cqe_publish(&b);
 	return status != oldest;

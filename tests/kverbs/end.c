@@ -78,10 +78,12 @@ int soon_done(struct kunit *test, struct end *e, struct request *r)
 
 	for (i = 0; e->setup->polled && i < SECONDS * 100; i++) {
 		poll_all(e);
-		if (wait_for_completion_timeout(&r->done, HZ / 100))
-			return r->wc.status;
+		if (wait_for_completion_timeout(&r->done, 1))
+			break;
 	}
-	if (e->setup->polled || !wait_for_completion_timeout(&r->done, SECONDS * HZ))
+	if (!e->setup->polled)
+		wait_for_completion_timeout(&r->done, SECONDS * HZ);
+	if (!atomic_read(&r->count))
 		return -ETIMEDOUT;
 	KUNIT_EXPECT_PTR_EQ(test, r->wc.qp, e->qp);
 	return r->wc.status;
@@ -89,7 +91,9 @@ int soon_done(struct kunit *test, struct end *e, struct request *r)
 
 struct ib_sge sge_of(struct end *e, void *at, u32 len)
 {
-	return (struct ib_sge){ .addr = (uintptr_t)at, .length = len, .lkey = e->pd->local_dma_lkey };
+	return (struct ib_sge){ .addr = (uintptr_t)at,
+				.length = len,
+				.lkey = e->pd->local_dma_lkey };
 }
 
 int post(struct end *e, struct ib_send_wr *wr)
@@ -116,10 +120,13 @@ int post_recv(struct end *e, struct request *r, void *to, u32 len)
 	struct ib_sge sge = sge_of(e, to, len);
 	struct ib_recv_wr wr = { .wr_cqe = &r->cqe, .sg_list = &sge, .num_sge = 1 };
 
+	if (e->srq)
+		return ib_post_srq_recv(e->srq, &wr, NULL);
 	return ib_post_recv(e->qp, &wr, NULL);
 }
 
-int post_rdma(struct end *e, struct request *r, enum ib_wr_opcode opcode, struct ib_sge sge, u64 remote, u32 rkey)
+int post_rdma(struct end *e, struct request *r, enum ib_wr_opcode opcode, struct ib_sge sge,
+	      u64 remote, u32 rkey)
 {
 	struct ib_rdma_wr wr = {
 		.wr = {
@@ -188,6 +195,7 @@ static int make_qp(struct end *e)
 		.qp_type = IB_QPT_RC,
 		.send_cq = e->send_cq,
 		.recv_cq = e->recv_cq,
+		.srq = e->srq,
 		.sq_sig_type = s->sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR,
 		.cap = {
 			.max_send_wr = s->send_wr ?: 64,
@@ -244,6 +252,7 @@ static int make_end(struct end *e, const struct setup *s)
 {
 	enum ib_poll_context context = s->polled ? IB_POLL_DIRECT : IB_POLL_SOFTIRQ;
 	struct ib_cq_init_attr attr = { .cqe = 4096 };
+	struct ib_srq_init_attr srq_attr = { .attr.max_wr = s->srq_wr, .attr.max_sge = 2 };
 
 	e->setup = s;
 	init_waitqueue_head(&e->wait);
@@ -254,7 +263,12 @@ static int make_end(struct end *e, const struct setup *s)
 		e->recv_cq = ib_create_cq(kverbs_device, s->event, NULL, e, &attr);
 	else
 		e->recv_cq = ib_alloc_cq(kverbs_device, NULL, 4096, 0, context);
-	return IS_ERR(e->pd) || IS_ERR(e->send_cq) || IS_ERR(e->recv_cq) || !e->memory ? -ENOMEM : 0;
+	if (s->srq_wr && !IS_ERR(e->pd))
+		e->srq = ib_create_srq(e->pd, &srq_attr);
+	return IS_ERR(e->pd) || IS_ERR(e->srq) || IS_ERR(e->send_cq) || IS_ERR(e->recv_cq) ||
+			       !e->memory ?
+		       -ENOMEM :
+		       0;
 }
 
 void close_end(struct end *e)
@@ -278,6 +292,8 @@ static void free_end(struct end *e)
 		ib_destroy_cq(e->recv_cq);
 	else if (!IS_ERR_OR_NULL(e->recv_cq))
 		ib_free_cq(e->recv_cq);
+	if (!IS_ERR_OR_NULL(e->srq))
+		ib_destroy_srq(e->srq);
 	if (!IS_ERR_OR_NULL(e->pd))
 		ib_dealloc_pd(e->pd);
 	free_pages((unsigned long)e->memory, MEMORY_ORDER);
@@ -338,7 +354,9 @@ int resolve(struct end *e)
 
 int dial(struct end *e, u32 qpn)
 {
-	struct rdma_conn_param param = { .responder_resources = 4, .initiator_depth = 4, .qp_num = qpn };
+	struct rdma_conn_param param = { .responder_resources = 4,
+					 .initiator_depth = 4,
+					 .qp_num = qpn };
 
 	return rdma_connect(e->id, &param);
 }

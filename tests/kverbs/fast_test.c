@@ -65,12 +65,15 @@ static struct ib_mr *region_of(struct kunit *test, struct pair *p, u8 *at, u32 l
 /* a writes to b; when it returns, b has the bytes. */
 static void write_to(struct kunit *test, struct pair *p, u64 remote, u32 rkey, u32 len, u8 seed)
 {
-	struct request *written = fresh(&p->a, 50), *sent = fresh(&p->a, 51), *told = fresh(&p->b, 50);
+	struct request *written = fresh(&p->a, 50), *sent = fresh(&p->a, 51),
+		       *told = fresh(&p->b, 50);
 
 	fill(p->a.memory, len, seed);
 	KUNIT_EXPECT_EQ(test, post_recv(&p->b, told, p->b.memory, 0), 0);
-	KUNIT_EXPECT_EQ(test, post_rdma(&p->a, written, IB_WR_RDMA_WRITE, sge_of(&p->a, p->a.memory, len), remote,
-					rkey), 0);
+	KUNIT_EXPECT_EQ(test,
+			post_rdma(&p->a, written, IB_WR_RDMA_WRITE, sge_of(&p->a, p->a.memory, len),
+				  remote, rkey),
+			0);
 	KUNIT_EXPECT_EQ(test, post_send(&p->a, sent, p->a.memory, 0), 0);
 	EXPECT_STATUS(test, &p->a, written, IB_WC_SUCCESS);
 	EXPECT_STATUS(test, &p->b, told, IB_WC_SUCCESS);
@@ -82,7 +85,10 @@ static int read_status(struct kunit *test, struct pair *p, u64 remote, u32 rkey,
 	struct request *r = fresh(&p->a, 52);
 
 	memset(p->a.memory, 0, len);
-	KUNIT_EXPECT_EQ(test, post_rdma(&p->a, r, IB_WR_RDMA_READ, sge_of(&p->a, p->a.memory, len), remote, rkey), 0);
+	KUNIT_EXPECT_EQ(test,
+			post_rdma(&p->a, r, IB_WR_RDMA_READ, sge_of(&p->a, p->a.memory, len),
+				  remote, rkey),
+			0);
 	return soon_done(test, &p->a, r);
 }
 
@@ -191,12 +197,12 @@ static void an_invalidation_may_be_repeated(struct kunit *test)
 }
 
 struct bad {
-	const char	*name;
-	int		access;
-	bool		valid;
-	bool		foreign;
-	bool		gaps;
-	u32		other;	/* bits of the key that differ */
+	const char *name;
+	int access;
+	bool valid;
+	bool foreign;
+	bool gaps;
+	u32 other; /* bits of the key that differ */
 };
 
 static const struct bad bads[] = {
@@ -236,7 +242,8 @@ static void regions_have_limits(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(mr), -EINVAL);
 	KUNIT_EXPECT_EQ(test, kverbs_device->attrs.max_fast_reg_page_list_len, 1024);
-	KUNIT_EXPECT_TRUE(test, kverbs_device->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS);
+	KUNIT_EXPECT_TRUE(test,
+			  kverbs_device->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS);
 	KUNIT_EXPECT_TRUE(test, kverbs_device->attrs.kernel_cap_flags & IBK_LOCAL_DMA_LKEY);
 	KUNIT_EXPECT_TRUE(test, kverbs_device->attrs.kernel_cap_flags & IBK_SG_GAPS_REG);
 	KUNIT_EXPECT_EQ(test, p->b.pd->local_dma_lkey, 0);
@@ -249,8 +256,8 @@ static void regions_have_limits(struct kunit *test)
 
 /* Short and long runs, of which some follow each other; their last words cross runs. */
 static const u32 runs[][2] = {
-	{ 100, 1 }, { 101, 2 }, { 5000, 5 }, { 9000, 3 }, { 20001, 4096 }, { 30000, 1 }, { 40000, 10007 }, { 60000, 2 },
-	{ 60007, 1 }, { 60011, 1 },
+	{ 100, 1 },   { 101, 2 },	{ 5000, 5 },  { 9000, 3 },  { 20001, 4096 },
+	{ 30000, 1 }, { 40000, 10007 }, { 60000, 2 }, { 60007, 1 }, { 60011, 1 },
 };
 
 static u32 set_runs(struct scatterlist *sg, u8 *memory)
@@ -276,7 +283,8 @@ static void runs_may_have_gaps(struct kunit *test)
 	u8 *image = p->a.memory + 131072;
 	int i;
 
-	KUNIT_ASSERT_EQ(test, ib_map_mr_sg(mr, sg, ARRAY_SIZE(runs), NULL, PAGE_SIZE), ARRAY_SIZE(runs));
+	KUNIT_ASSERT_EQ(test, ib_map_mr_sg(mr, sg, ARRAY_SIZE(runs), NULL, PAGE_SIZE),
+			ARRAY_SIZE(runs));
 	KUNIT_EXPECT_EQ(test, mr->length, total);
 	KUNIT_ASSERT_EQ(test, reg_status(test, &p->b, mr, ALL), IB_WC_SUCCESS);
 	write_to(test, p, mr->iova, mr->rkey, total, 8);
@@ -291,7 +299,8 @@ static void runs_may_have_gaps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, p->b.memory[60002], 0);
 	KUNIT_EXPECT_EQ(test, p->b.memory[60012], 0);
 	for (n = 1; n <= total; n = n * 3 + 1) {
-		KUNIT_EXPECT_EQ(test, read_status(test, p, mr->iova + total - n, mr->rkey, n), IB_WC_SUCCESS);
+		KUNIT_EXPECT_EQ(test, read_status(test, p, mr->iova + total - n, mr->rkey, n),
+				IB_WC_SUCCESS);
 		KUNIT_EXPECT_MEMEQ(test, p->a.memory, image + total - n, n);
 	}
 }
@@ -303,11 +312,15 @@ static void pages_have_no_gaps(struct kunit *test)
 
 	set_runs(sg, p->b.memory);
 	/* The first two follow each other. */
-	KUNIT_EXPECT_EQ(test, ib_map_mr_sg(new_mr(test, p->b.pd, IB_MR_TYPE_MEM_REG, 64), sg, ARRAY_SIZE(runs), NULL,
-					   PAGE_SIZE), 2);
+	KUNIT_EXPECT_EQ(test,
+			ib_map_mr_sg(new_mr(test, p->b.pd, IB_MR_TYPE_MEM_REG, 64), sg,
+				     ARRAY_SIZE(runs), NULL, PAGE_SIZE),
+			2);
 	/* Room for three runs, of which the first consists of two entries */
-	KUNIT_EXPECT_EQ(test, ib_map_mr_sg(new_mr(test, p->b.pd, IB_MR_TYPE_SG_GAPS, 3), sg, ARRAY_SIZE(runs), NULL,
-					   PAGE_SIZE), 4);
+	KUNIT_EXPECT_EQ(test,
+			ib_map_mr_sg(new_mr(test, p->b.pd, IB_MR_TYPE_SG_GAPS, 3), sg,
+				     ARRAY_SIZE(runs), NULL, PAGE_SIZE),
+			4);
 }
 
 /* Buffers of regions and of no region in one request */
@@ -322,7 +335,11 @@ static void regions_are_local_buffers(struct kunit *test)
 		sge_of(&p->b, p->b.memory + 100, 33),
 	};
 	struct ib_send_wr wr = {
-		.wr_cqe = &send->cqe, .opcode = IB_WR_SEND, .send_flags = IB_SEND_SIGNALED, .sg_list = sge, .num_sge = 3,
+		.wr_cqe = &send->cqe,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
+		.sg_list = sge,
+		.num_sge = 3,
 	};
 
 	/* A responder waits for its peer's first message. */
@@ -345,7 +362,9 @@ static void regions_are_local_buffers(struct kunit *test)
 static int send_inv(struct pair *p, struct request *r, u32 key)
 {
 	struct ib_send_wr wr = {
-		.wr_cqe = &r->cqe, .opcode = IB_WR_SEND_WITH_INV, .send_flags = IB_SEND_SIGNALED,
+		.wr_cqe = &r->cqe,
+		.opcode = IB_WR_SEND_WITH_INV,
+		.send_flags = IB_SEND_SIGNALED,
 		.ex.invalidate_rkey = key,
 	};
 
@@ -397,10 +416,14 @@ static void a_read_invalidates_its_sink(struct kunit *test)
 
 		KUNIT_ASSERT_EQ(test, map(sink, p->a.memory + 50, LENGTH), 1);
 		ib_update_fast_reg_key(sink, i);
-		KUNIT_ASSERT_EQ(test, reg_status(test, &p->a, sink, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE),
+		KUNIT_ASSERT_EQ(test,
+				reg_status(test, &p->a, sink,
+					   IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE),
 				IB_WC_SUCCESS);
 		sge = (struct ib_sge){ .addr = sink->iova, .length = lens[i], .lkey = sink->lkey };
-		KUNIT_EXPECT_EQ(test, post_rdma(&p->a, r, IB_WR_RDMA_READ_WITH_INV, sge, source->iova, source->rkey),
+		KUNIT_EXPECT_EQ(test,
+				post_rdma(&p->a, r, IB_WR_RDMA_READ_WITH_INV, sge, source->iova,
+					  source->rkey),
 				0);
 		EXPECT_STATUS(test, &p->a, r, IB_WC_SUCCESS);
 		KUNIT_EXPECT_EQ(test, r->wc.opcode, IB_WC_RDMA_READ);
@@ -408,20 +431,23 @@ static void a_read_invalidates_its_sink(struct kunit *test)
 	}
 	/* It is no sink any more. */
 	sge.length = 8;
-	KUNIT_EXPECT_EQ(test, post_rdma(&p->a, fresh(&p->a, 1), IB_WR_RDMA_READ, sge, source->iova, source->rkey), 0);
+	KUNIT_EXPECT_EQ(test,
+			post_rdma(&p->a, fresh(&p->a, 1), IB_WR_RDMA_READ, sge, source->iova,
+				  source->rkey),
+			0);
 	EXPECT_STATUS(test, &p->a, &p->a.request[1], IB_WC_LOC_PROT_ERR);
 }
 
 /* --- peers ------------------------------------------------------------------------------------- */
 
 struct trespass {
-	const char		*name;
-	enum ib_wr_opcode	opcode;
-	int			access;
-	bool			invalidate;
-	bool			drop;
-	bool			zero;	/* key 0 and an address of the kernel */
-	u32			offset;
+	const char *name;
+	enum ib_wr_opcode opcode;
+	int access;
+	bool invalidate;
+	bool drop;
+	bool zero; /* key 0 and an address of the kernel */
+	u32 offset;
 };
 
 static const struct trespass trespasses[] = {
@@ -430,8 +456,10 @@ static const struct trespass trespasses[] = {
 	{ "a Write after the deregistration", IB_WR_RDMA_WRITE, ALL, .drop = true },
 	{ "a Write beyond the end", IB_WR_RDMA_WRITE, ALL, .offset = LENGTH - 4 },
 	{ "a Read beyond the end", IB_WR_RDMA_READ, ALL, .offset = LENGTH - 4 },
-	{ "a Write without the right", IB_WR_RDMA_WRITE, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ },
-	{ "a Read without the right", IB_WR_RDMA_READ, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE },
+	{ "a Write without the right", IB_WR_RDMA_WRITE,
+	  IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ },
+	{ "a Read without the right", IB_WR_RDMA_READ,
+	  IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE },
 	{ "a Write by the local key", IB_WR_RDMA_WRITE, ALL, .zero = true },
 	{ "a Read by the local key", IB_WR_RDMA_READ, ALL, .zero = true },
 };
@@ -455,7 +483,9 @@ static void nothing_is_touched_by(struct kunit *test)
 	if (t->drop)
 		kunit_release_action(test, drop_mr, mr);
 	KUNIT_EXPECT_EQ(test, post_recv(&p->b, recv, p->b.memory, 0), 0);
-	KUNIT_EXPECT_EQ(test, post_rdma(&p->a, r, t->opcode, sge_of(&p->a, p->a.memory, 8), remote, rkey), 0);
+	KUNIT_EXPECT_EQ(test,
+			post_rdma(&p->a, r, t->opcode, sge_of(&p->a, p->a.memory, 8), remote, rkey),
+			0);
 	EXPECT_STATUS(test, &p->a, r, read ? IB_WC_REM_ACCESS_ERR : IB_WC_SUCCESS);
 	/* The connection ends. */
 	EXPECT_STATUS(test, &p->b, recv, IB_WC_WR_FLUSH_ERR);
@@ -463,24 +493,23 @@ static void nothing_is_touched_by(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, p->a.memory[0], 0);
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE(a_region_is_written_and_read),
-	KUNIT_CASE(the_address_is_that_of_the_registration),
-	KUNIT_CASE(pages_may_be_large),
-	KUNIT_CASE(a_mapping_waits_for_its_registration),
-	KUNIT_CASE(without_a_mapping_the_last_one_stays),
-	KUNIT_CASE(an_invalidation_may_be_repeated),
-	KUNIT_CASE_PARAM(a_registration_is_refused_of, bads_gen_params),
-	KUNIT_CASE(regions_have_limits),
-	KUNIT_CASE(runs_may_have_gaps),
-	KUNIT_CASE(pages_have_no_gaps),
-	KUNIT_CASE(regions_are_local_buffers),
-	KUNIT_CASE(a_message_invalidates),
-	KUNIT_CASE(a_peer_without_rights_invalidates_nothing),
-	KUNIT_CASE(a_read_invalidates_its_sink),
-	KUNIT_CASE_PARAM(nothing_is_touched_by, trespasses_gen_params),
-	{}
-};
+static struct kunit_case cases[] = { KUNIT_CASE(a_region_is_written_and_read),
+				     KUNIT_CASE(the_address_is_that_of_the_registration),
+				     KUNIT_CASE(pages_may_be_large),
+				     KUNIT_CASE(a_mapping_waits_for_its_registration),
+				     KUNIT_CASE(without_a_mapping_the_last_one_stays),
+				     KUNIT_CASE(an_invalidation_may_be_repeated),
+				     KUNIT_CASE_PARAM(a_registration_is_refused_of,
+						      bads_gen_params),
+				     KUNIT_CASE(regions_have_limits),
+				     KUNIT_CASE(runs_may_have_gaps),
+				     KUNIT_CASE(pages_have_no_gaps),
+				     KUNIT_CASE(regions_are_local_buffers),
+				     KUNIT_CASE(a_message_invalidates),
+				     KUNIT_CASE(a_peer_without_rights_invalidates_nothing),
+				     KUNIT_CASE(a_read_invalidates_its_sink),
+				     KUNIT_CASE_PARAM(nothing_is_touched_by, trespasses_gen_params),
+				     {} };
 
 static struct kunit_suite suite = {
 	.name = "kverbs_fast",

@@ -15,14 +15,14 @@
 
 /* A message that is posted somewhere, and whether its queues are polled and armed there */
 struct errand {
-	struct end		*from;
-	struct request		*r;
-	struct hrtimer		timer;
-	struct tasklet_struct	tasklet;
-	struct completion	done;
-	int			err;
-	int			polled;
-	int			armed;
+	struct end *from;
+	struct request *r;
+	struct hrtimer timer;
+	struct tasklet_struct tasklet;
+	struct completion done;
+	int err;
+	int polled;
+	int armed;
 };
 
 static void run_errand(struct errand *e)
@@ -96,8 +96,8 @@ static void run_by_timer(struct errand *e)
 }
 
 struct context {
-	const char	*name;
-	void		(*run)(struct errand *e);
+	const char *name;
+	void (*run)(struct errand *e);
 };
 
 static const struct context contexts[] = {
@@ -174,15 +174,20 @@ static void long_messages_and_many_buffers(struct kunit *test)
 	struct pair *p = open_pair(test, NULL);
 	struct request *send = fresh(&p->a, 0), *recv = fresh(&p->b, 0);
 	struct ib_sge from[3] = {
-		sge_of(&p->a, p->a.memory, 1), sge_of(&p->a, p->a.memory + 1, 99999),
+		sge_of(&p->a, p->a.memory, 1),
+		sge_of(&p->a, p->a.memory + 1, 99999),
 		sge_of(&p->a, p->a.memory + 100000, 50001),
 	};
 	struct ib_sge to[2] = {
-		sge_of(&p->b, p->b.memory, 70003), sge_of(&p->b, p->b.memory + 70003, 80000),
+		sge_of(&p->b, p->b.memory, 70003),
+		sge_of(&p->b, p->b.memory + 70003, 80000),
 	};
 	struct ib_send_wr wr = {
-		.wr_cqe = &send->cqe, .opcode = IB_WR_SEND, .send_flags = IB_SEND_SIGNALED,
-		.sg_list = from, .num_sge = 3,
+		.wr_cqe = &send->cqe,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
+		.sg_list = from,
+		.num_sge = 3,
 	};
 	struct ib_recv_wr recv_wr = { .wr_cqe = &recv->cqe, .sg_list = to, .num_sge = 2 };
 
@@ -201,13 +206,16 @@ static void inline_data_are_copied_at_once(struct kunit *test)
 	struct request *send = fresh(&p->a, 0), *recv = fresh(&p->b, 0);
 	struct ib_sge sge = { .addr = (uintptr_t)p->a.memory, .length = 48 };
 	struct ib_send_wr wr = {
-		.wr_cqe = &send->cqe, .opcode = IB_WR_SEND,
-		.send_flags = IB_SEND_SIGNALED | IB_SEND_INLINE, .sg_list = &sge, .num_sge = 1,
+		.wr_cqe = &send->cqe,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED | IB_SEND_INLINE,
+		.sg_list = &sge,
+		.num_sge = 1,
 	};
 
 	fill(p->a.memory, 48, 5);
 	KUNIT_ASSERT_EQ(test, post_recv(&p->b, recv, p->b.memory, 48), 0);
-	local_bh_disable();	/* it is not sent before */
+	local_bh_disable(); /* it is not sent before */
 	KUNIT_EXPECT_EQ(test, post(&p->a, &wr), 0);
 	memset(p->a.memory, 0, 48);
 	local_bh_enable();
@@ -224,8 +232,12 @@ static void immediate_data_and_atomics(struct kunit *test)
 	struct request *r = fresh(&p->a, 0), *recv = fresh(&p->b, 0);
 	struct ib_sge sge = sge_of(&p->a, p->a.memory, 16);
 	struct ib_send_wr wr = {
-		.wr_cqe = &r->cqe, .opcode = IB_WR_SEND_WITH_IMM, .send_flags = IB_SEND_SIGNALED,
-		.sg_list = &sge, .num_sge = 1, .ex.imm_data = cpu_to_be32(0x12345678),
+		.wr_cqe = &r->cqe,
+		.opcode = IB_WR_SEND_WITH_IMM,
+		.send_flags = IB_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.ex.imm_data = cpu_to_be32(0x12345678),
 	};
 
 	KUNIT_ASSERT_EQ(test, post_recv(&p->b, recv, p->b.memory, 16), 0);
@@ -273,11 +285,11 @@ static void a_full_ring_refuses_the_first_request_too_many(struct kunit *test)
 }
 
 struct refusal {
-	const char		*name;
-	enum ib_wr_opcode	opcode;
-	int			flags;
-	int			num_sge;
-	u32			inv;
+	const char *name;
+	enum ib_wr_opcode opcode;
+	int flags;
+	int num_sge;
+	u32 inv;
 };
 
 static const struct refusal refusals[] = {
@@ -323,6 +335,45 @@ static void a_bad_request_is_named(struct kunit *test)
 	EXPECT_STATUS(test, &p->a, &p->a.request[2], IB_WC_SUCCESS);
 	KUNIT_EXPECT_EQ(test, atomic_read(&p->a.request[1].count), 0);
 	KUNIT_EXPECT_EQ(test, atomic_read(&p->a.request[2].count), 1);
+}
+
+/* Messages that wait get the next requests, in order. */
+static void messages_share_a_receive_queue(struct kunit *test)
+{
+	const struct setup setup = { .srq_wr = 8 };
+	struct pair *p = open_pair(test, &setup);
+	struct ib_sge sge[3] = {};
+	struct ib_recv_wr wr = { .sg_list = sge, .num_sge = 3 };
+	unsigned long flags;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		fill(p->a.memory + i * LENGTH, LENGTH, i);
+		KUNIT_EXPECT_EQ(test,
+				post_send(&p->a, fresh(&p->a, i), p->a.memory + i * LENGTH, LENGTH),
+				0);
+	}
+	for (i = 0; i < 4; i++)
+		EXPECT_STATUS(test, &p->a, &p->a.request[i], IB_WC_SUCCESS);
+	msleep(50);
+	for (i = 0; i < 4; i++) {
+		local_irq_save(flags);
+		KUNIT_EXPECT_EQ(test,
+				post_recv(&p->b, fresh(&p->b, i), p->b.memory + i * LENGTH, LENGTH),
+				0);
+		local_irq_restore(flags);
+	}
+	for (i = 0; i < 4; i++) {
+		EXPECT_STATUS(test, &p->b, &p->b.request[i], IB_WC_SUCCESS);
+		KUNIT_EXPECT_TRUE(test, holds(p->b.memory + i * LENGTH, LENGTH, i));
+	}
+	KUNIT_EXPECT_EQ(test, ib_post_srq_recv(p->b.srq, &wr, NULL), -EINVAL);
+	for (i = 8; i < 16; i++)
+		KUNIT_EXPECT_EQ(test, post_recv(&p->b, fresh(&p->b, i), p->b.memory, LENGTH), 0);
+	KUNIT_EXPECT_EQ(test, post_recv(&p->b, fresh(&p->b, 16), p->b.memory, LENGTH), -ENOMEM);
+	/* They stay. */
+	ib_drain_qp(p->b.qp);
+	KUNIT_EXPECT_EQ(test, atomic_read(&p->b.request[8].count), 0);
 }
 
 static void a_bad_receive_is_named(struct kunit *test)
@@ -379,7 +430,9 @@ static void destruction_purges_completions(struct kunit *test)
 	const struct setup setup = { .polled = true };
 	struct pair *p = open_pair(test, &setup);
 	struct ib_qp_init_attr attr = {
-		.qp_type = IB_QPT_RC, .send_cq = p->a.send_cq, .recv_cq = p->a.recv_cq,
+		.qp_type = IB_QPT_RC,
+		.send_cq = p->a.send_cq,
+		.recv_cq = p->a.recv_cq,
 		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
 	};
 	struct ib_qp_attr error = { .qp_state = IB_QPS_ERR };
@@ -405,11 +458,11 @@ static void destruction_purges_completions(struct kunit *test)
 #define RACES 20000
 
 struct race {
-	struct pair		*p;
-	wait_queue_head_t	wait;
-	atomic_t		events;
-	int			posted;
-	int			err;
+	struct pair *p;
+	wait_queue_head_t wait;
+	atomic_t events;
+	int posted;
+	int err;
 };
 
 static void race_event(struct ib_cq *cq, void *context)
@@ -466,7 +519,8 @@ static void an_armed_queue_misses_no_completion(struct kunit *test)
 	poster = kthread_create(race_post, race, "kverbs_poster");
 	KUNIT_ASSERT_FALSE(test, IS_ERR(poster));
 	if (num_online_cpus() > 1)
-		kthread_bind(poster, cpumask_next(raw_smp_processor_id(), cpu_online_mask) % nr_cpu_ids);
+		kthread_bind(poster,
+			     cpumask_next(raw_smp_processor_id(), cpu_online_mask) % nr_cpu_ids);
 	wake_up_process(poster);
 	while (got < RACES) {
 		n = ib_poll_cq(p->b.recv_cq, ARRAY_SIZE(wc), wc);
@@ -478,10 +532,12 @@ static void an_armed_queue_misses_no_completion(struct kunit *test)
 		if (n)
 			continue;
 		seen = atomic_read(&race->events);
-		if (ib_req_notify_cq(p->b.recv_cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) > 0)
+		if (ib_req_notify_cq(p->b.recv_cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) >
+		    0)
 			continue;
 		waits++;
-		if (!wait_event_timeout(race->wait, atomic_read(&race->events) != seen, SECONDS * HZ))
+		if (!wait_event_timeout(race->wait, atomic_read(&race->events) != seen,
+					SECONDS * HZ))
 			break;
 	}
 	kthread_stop(poster);
@@ -509,31 +565,33 @@ static void a_stronger_demand_stays(struct kunit *test)
 	EXPECT_STATUS(test, &p->a, &p->a.request[0], IB_WC_SUCCESS);
 	msleep(50);
 	KUNIT_EXPECT_EQ(test, atomic_read(&race->events), 0);
-	KUNIT_EXPECT_EQ(test, ib_req_notify_cq(p->b.recv_cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS), 1);
+	KUNIT_EXPECT_EQ(
+		test, ib_req_notify_cq(p->b.recv_cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS),
+		1);
 	KUNIT_EXPECT_EQ(test, ib_req_notify_cq(p->b.recv_cq, IB_CQ_SOLICITED), 0);
 	KUNIT_EXPECT_EQ(test, post_send(&p->a, fresh(&p->a, 1), p->a.memory, 8), 0);
-	KUNIT_EXPECT_TRUE(test, wait_event_timeout(race->wait, atomic_read(&race->events), SECONDS * HZ));
+	KUNIT_EXPECT_TRUE(test,
+			  wait_event_timeout(race->wait, atomic_read(&race->events), SECONDS * HZ));
 	EXPECT_STATUS(test, &p->a, &p->a.request[1], IB_WC_SUCCESS);
 	KUNIT_EXPECT_EQ(test, atomic_read(&race->events), 1);
 	p->b.raw = NULL;
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE_PARAM(a_message_is_posted_in, contexts_gen_params),
-	KUNIT_CASE(the_local_key_names_any_memory),
-	KUNIT_CASE(long_messages_and_many_buffers),
-	KUNIT_CASE(inline_data_are_copied_at_once),
-	KUNIT_CASE(immediate_data_and_atomics),
-	KUNIT_CASE(a_full_ring_refuses_the_first_request_too_many),
-	KUNIT_CASE_PARAM(a_bad_request_is_named, refusals_gen_params),
-	KUNIT_CASE(a_bad_receive_is_named),
-	KUNIT_CASE(all_requests_are_signalled),
-	KUNIT_CASE(asked_requests_are_signalled),
-	KUNIT_CASE(destruction_purges_completions),
-	KUNIT_CASE(an_armed_queue_misses_no_completion),
-	KUNIT_CASE(a_stronger_demand_stays),
-	{}
-};
+static struct kunit_case cases[] = { KUNIT_CASE_PARAM(a_message_is_posted_in, contexts_gen_params),
+				     KUNIT_CASE(the_local_key_names_any_memory),
+				     KUNIT_CASE(long_messages_and_many_buffers),
+				     KUNIT_CASE(inline_data_are_copied_at_once),
+				     KUNIT_CASE(immediate_data_and_atomics),
+				     KUNIT_CASE(a_full_ring_refuses_the_first_request_too_many),
+				     KUNIT_CASE_PARAM(a_bad_request_is_named, refusals_gen_params),
+				     KUNIT_CASE(a_bad_receive_is_named),
+				     KUNIT_CASE(messages_share_a_receive_queue),
+				     KUNIT_CASE(all_requests_are_signalled),
+				     KUNIT_CASE(asked_requests_are_signalled),
+				     KUNIT_CASE(destruction_purges_completions),
+				     KUNIT_CASE(an_armed_queue_misses_no_completion),
+				     KUNIT_CASE(a_stronger_demand_stays),
+				     {} };
 
 static struct kunit_suite suite = {
 	.name = "kverbs_post",

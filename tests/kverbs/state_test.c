@@ -106,7 +106,7 @@ static void disconnected(struct kunit *test, struct pair *p)
 	KUNIT_EXPECT_EQ(test, rdma_disconnect(p->a.id), 0);
 	KUNIT_EXPECT_TRUE(test, soon_seen(&p->a, RDMA_CM_EVENT_DISCONNECTED));
 	KUNIT_EXPECT_TRUE(test, soon_seen(&p->b, RDMA_CM_EVENT_DISCONNECTED));
-	msleep(50);	/* the stream goes as well */
+	msleep(50); /* the stream goes as well */
 }
 
 static void left_by_the_peer(struct kunit *test, struct pair *p)
@@ -134,8 +134,8 @@ static void terminated(struct kunit *test, struct pair *p)
 }
 
 struct drain {
-	const char	*name;
-	void		(*reach)(struct kunit *test, struct pair *p);
+	const char *name;
+	void (*reach)(struct kunit *test, struct pair *p);
 };
 
 static const struct drain drains[] = {
@@ -185,17 +185,19 @@ static void a_polled_queue_pair_drains(struct kunit *test)
 #define ENDS 30
 
 struct poster {
-	struct end	*e;
-	bool		stop;
-	int		posted;
-	int		err;
+	struct end *e;
+	bool stop;
+	int posted;
+	int err;
 };
 
 static int post_on(void *data)
 {
 	struct poster *poster = data;
 	struct ib_send_wr wr = {
-		.wr_cqe = &poster->e->request[0].cqe, .opcode = IB_WR_SEND, .send_flags = IB_SEND_SIGNALED,
+		.wr_cqe = &poster->e->request[0].cqe,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
 	};
 
 	while (!READ_ONCE(poster->stop)) {
@@ -286,26 +288,30 @@ static void it_does_not_connect_by_number(struct kunit *test)
 {
 	struct pair *p = new_pair(test, NULL);
 	struct ib_qp_attr attr = {
-		.qp_state = IB_QPS_RTR, .dest_qp_num = p->a.qp->qp_num, .path_mtu = IB_MTU_1024,
-		.ah_attr.type = RDMA_AH_ATTR_TYPE_ROCE, .ah_attr.port_num = 1,
+		.qp_state = IB_QPS_RTR,
+		.dest_qp_num = p->a.qp->qp_num,
+		.path_mtu = IB_MTU_1024,
+		.ah_attr.type = RDMA_AH_ATTR_TYPE_ROCE,
+		.ah_attr.port_num = 1,
 	};
 
-	KUNIT_EXPECT_NE(test, p->a.qp->device->ops.modify_qp(p->a.qp, &attr, IB_QP_STATE | IB_QP_DEST_QPN |
-							    IB_QP_AV, NULL), 0);
+	KUNIT_EXPECT_NE(test,
+			p->a.qp->device->ops.modify_qp(
+				p->a.qp, &attr, IB_QP_STATE | IB_QP_DEST_QPN | IB_QP_AV, NULL),
+			0);
 	connect_pair(test, p);
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE(nothing_is_sent_before_a_connection),
-	KUNIT_CASE(errors_flush_in_order),
-	KUNIT_CASE_PARAM(a_queue_pair_drains, drains_gen_params),
-	KUNIT_CASE_PARAM(a_polled_queue_pair_drains, drains_gen_params),
-	KUNIT_CASE(posts_during_the_end_are_flushed),
-	KUNIT_CASE(a_queue_pair_goes_while_it_is_busy),
-	KUNIT_CASE(nobody_else_connects_it),
-	KUNIT_CASE(it_does_not_connect_by_number),
-	{}
-};
+static struct kunit_case cases[] = { KUNIT_CASE(nothing_is_sent_before_a_connection),
+				     KUNIT_CASE(errors_flush_in_order),
+				     KUNIT_CASE_PARAM(a_queue_pair_drains, drains_gen_params),
+				     KUNIT_CASE_PARAM(a_polled_queue_pair_drains,
+						      drains_gen_params),
+				     KUNIT_CASE(posts_during_the_end_are_flushed),
+				     KUNIT_CASE(a_queue_pair_goes_while_it_is_busy),
+				     KUNIT_CASE(nobody_else_connects_it),
+				     KUNIT_CASE(it_does_not_connect_by_number),
+				     {} };
 
 static struct kunit_suite suite = {
 	.name = "kverbs_state",
