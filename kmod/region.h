@@ -305,16 +305,13 @@ static inline u64 kiw_region_offset(const struct kiw_region *region, u64 addr)
 /** kiw_region_piece() - find the byte at @off; cuts *@len to its piece */
 void *kiw_region_piece(const struct kiw_region *region, u64 off, u32 *len);
 
-/**
- * kiw_region_chunk() - map @addr; cuts *@len to its page or piece. kiw_region_unmap() must follow
- *
- * The kernel has no high memory, so a piece needs no mapping, and kiw_region_unmap() no region.
- */
+/** kiw_region_chunk() - map @addr; cuts *@len to page or piece. kiw_region_unmap() must follow */
 static inline void *kiw_region_chunk(const struct kiw_region *region, u64 addr, u32 *len)
 {
 	u64 off = kiw_region_offset(region, addr);
 	u32 in_page = off & ~PAGE_MASK;
 
+	/* No mapping: there is no high memory, so unmapping does nothing either. */
 	if (region->kind == KIW_REGION_FAST || region->kind == KIW_REGION_MEMORY)
 		return kiw_region_piece(region, off, len);
 	*len = min_t(u32, *len, PAGE_SIZE - in_page);

@@ -107,13 +107,10 @@ static inline const struct kiw_stream *kiw_stream_of_session_const(const struct 
 	return container_of(s, struct kiw_stream, ss);
 }
 
-/**
- * kiw_stream_gfp() - flags for allocations of an owner
- *
- * Writeback may wait for the very stream of a consumer in the kernel.
- */
+/** kiw_stream_gfp() - flags for allocations of an owner */
 static inline gfp_t kiw_stream_gfp(const struct kiw_stream *s)
 {
+	/* Writeback may wait for the very stream of a consumer in the kernel. */
 	return s->kernel ? GFP_NOIO : GFP_KERNEL;
 }
 

@@ -72,7 +72,7 @@ void poll_all(struct end *e)
 }
 
 /* Its status, or -ETIMEDOUT */
-int soon_done(struct kunit *test, struct end *e, struct request *r)
+int soon_done(struct end *e, struct request *r)
 {
 	int i;
 
@@ -85,7 +85,7 @@ int soon_done(struct kunit *test, struct end *e, struct request *r)
 		wait_for_completion_timeout(&r->done, SECONDS * HZ);
 	if (!atomic_read(&r->count))
 		return -ETIMEDOUT;
-	KUNIT_EXPECT_PTR_EQ(test, r->wc.qp, e->qp);
+	KUNIT_EXPECT_PTR_EQ(e->test, r->wc.qp, e->qp);
 	return r->wc.status;
 }
 
@@ -368,6 +368,8 @@ struct pair *new_pair(struct kunit *test, const struct setup *setup)
 	KUNIT_ASSERT_NOT_NULL(test, p);
 	if (setup)
 		p->setup = *setup;
+	p->a.test = test;
+	p->b.test = test;
 	p->a.setup = &p->setup;
 	p->b.setup = &p->setup;
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, free_pair, p), 0);

@@ -36,6 +36,7 @@ struct setup {
 };
 
 struct end {
+	struct kunit *test;
 	struct rdma_cm_id *id;
 	struct ib_pd *pd;
 	struct ib_cq *send_cq, *recv_cq;
@@ -73,7 +74,7 @@ int dial(struct end *e, u32 qpn);
 
 /* All request of an end begin anew by this. */
 struct request *fresh(struct end *e, int i);
-int soon_done(struct kunit *test, struct end *e, struct request *r);
+int soon_done(struct end *e, struct request *r);
 void poll_all(struct end *e);
 
 struct ib_sge sge_of(struct end *e, void *at, u32 len);
@@ -87,9 +88,9 @@ int post_inv(struct end *e, struct request *r, u32 key);
 
 /* Expect that a request completes so. */
 #define EXPECT_STATUS(test, e, r, expected) \
-	KUNIT_EXPECT_EQ(test, soon_done(test, e, r), (int)(expected))
+	KUNIT_EXPECT_EQ(test, soon_done(e, r), (int)(expected))
 #define ASSERT_STATUS(test, e, r, expected) \
-	KUNIT_ASSERT_EQ(test, soon_done(test, e, r), (int)(expected))
+	KUNIT_ASSERT_EQ(test, soon_done(e, r), (int)(expected))
 
 void fill(u8 *at, u32 len, u8 seed);
 bool holds(const u8 *at, u32 len, u8 seed);

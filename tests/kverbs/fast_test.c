@@ -40,7 +40,7 @@ static int reg_status(struct kunit *test, struct end *e, struct ib_mr *mr, int a
 	struct request *r = fresh(e, 60);
 
 	KUNIT_EXPECT_EQ(test, post_reg(e, r, mr, mr->rkey, access), 0);
-	return soon_done(test, e, r);
+	return soon_done(e, r);
 }
 
 static int inv_status(struct kunit *test, struct end *e, u32 key)
@@ -48,7 +48,7 @@ static int inv_status(struct kunit *test, struct end *e, u32 key)
 	struct request *r = fresh(e, 61);
 
 	KUNIT_EXPECT_EQ(test, post_inv(e, r, key), 0);
-	return soon_done(test, e, r);
+	return soon_done(e, r);
 }
 
 /* b's region of its memory from @at on */
@@ -89,10 +89,10 @@ static int read_status(struct kunit *test, struct pair *p, u64 remote, u32 rkey,
 			post_rdma(&p->a, r, IB_WR_RDMA_READ, sge_of(&p->a, p->a.memory, len),
 				  remote, rkey),
 			0);
-	return soon_done(test, &p->a, r);
+	return soon_done(&p->a, r);
 }
 
-/* --- registration ------------------------------------------------------------------------------ */
+/* --- registration ----------------------------------------------------------------------------- */
 
 static void a_region_is_written_and_read(struct kunit *test)
 {
@@ -252,7 +252,7 @@ static void regions_have_limits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, map(mr, p->b.memory, 2 * PAGE_SIZE), 1);
 }
 
-/* --- gaps -------------------------------------------------------------------------------------- */
+/* --- gaps ------------------------------------------------------------------------------------- */
 
 /* Short and long runs, of which some follow each other; their last words cross runs. */
 static const u32 runs[][2] = {
@@ -357,7 +357,45 @@ static void regions_are_local_buffers(struct kunit *test)
 	KUNIT_EXPECT_MEMEQ(test, p->a.memory + 5100, p->b.memory + 100, 33);
 }
 
-/* --- invalidation with messages ---------------------------------------------------------------- */
+static void atomics_reach_a_region(struct kunit *test)
+{
+	struct pair *p = open_pair(test, NULL);
+	u64 *word = (u64 *)(p->b.memory + 64 + 4096), *before = (u64 *)p->a.memory;
+	int access = ALL | IB_ACCESS_REMOTE_ATOMIC;
+	struct ib_mr *mr = region_of(test, p, p->b.memory + 64, LENGTH, access);
+	struct ib_sge sge = sge_of(&p->a, before, 8);
+	struct request *r = fresh(&p->a, 0);
+	struct ib_atomic_wr wr = {
+		.wr = {
+			.wr_cqe = &r->cqe,
+			.opcode = IB_WR_ATOMIC_FETCH_AND_ADD,
+			.send_flags = IB_SEND_SIGNALED,
+			.sg_list = &sge,
+			.num_sge = 1,
+		},
+		.remote_addr = mr->iova + 4096,
+		.rkey = mr->rkey,
+		.compare_add = 5,
+		.swap = 99,
+	};
+
+	*word = 1000;
+	KUNIT_EXPECT_EQ(test, post(&p->a, &wr.wr), 0);
+	EXPECT_STATUS(test, &p->a, r, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, r->wc.opcode, IB_WC_FETCH_ADD);
+	KUNIT_EXPECT_EQ(test, *before, 1000);
+	KUNIT_EXPECT_EQ(test, *word, 1005);
+	r = fresh(&p->a, 0);
+	wr.wr.opcode = IB_WR_ATOMIC_CMP_AND_SWP;
+	wr.compare_add = 1005;
+	KUNIT_EXPECT_EQ(test, post(&p->a, &wr.wr), 0);
+	EXPECT_STATUS(test, &p->a, r, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, r->wc.opcode, IB_WC_COMP_SWAP);
+	KUNIT_EXPECT_EQ(test, *before, 1005);
+	KUNIT_EXPECT_EQ(test, *word, 99);
+}
+
+/* --- invalidation with messages --------------------------------------------------------------- */
 
 static int send_inv(struct pair *p, struct request *r, u32 key)
 {
@@ -438,7 +476,7 @@ static void a_read_invalidates_its_sink(struct kunit *test)
 	EXPECT_STATUS(test, &p->a, &p->a.request[1], IB_WC_LOC_PROT_ERR);
 }
 
-/* --- peers ------------------------------------------------------------------------------------- */
+/* --- peers ------------------------------------------------------------------------------------ */
 
 struct trespass {
 	const char *name;
@@ -493,23 +531,25 @@ static void nothing_is_touched_by(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, p->a.memory[0], 0);
 }
 
-static struct kunit_case cases[] = { KUNIT_CASE(a_region_is_written_and_read),
-				     KUNIT_CASE(the_address_is_that_of_the_registration),
-				     KUNIT_CASE(pages_may_be_large),
-				     KUNIT_CASE(a_mapping_waits_for_its_registration),
-				     KUNIT_CASE(without_a_mapping_the_last_one_stays),
-				     KUNIT_CASE(an_invalidation_may_be_repeated),
-				     KUNIT_CASE_PARAM(a_registration_is_refused_of,
-						      bads_gen_params),
-				     KUNIT_CASE(regions_have_limits),
-				     KUNIT_CASE(runs_may_have_gaps),
-				     KUNIT_CASE(pages_have_no_gaps),
-				     KUNIT_CASE(regions_are_local_buffers),
-				     KUNIT_CASE(a_message_invalidates),
-				     KUNIT_CASE(a_peer_without_rights_invalidates_nothing),
-				     KUNIT_CASE(a_read_invalidates_its_sink),
-				     KUNIT_CASE_PARAM(nothing_is_touched_by, trespasses_gen_params),
-				     {} };
+static struct kunit_case cases[] = {
+	KUNIT_CASE(a_region_is_written_and_read),
+	KUNIT_CASE(the_address_is_that_of_the_registration),
+	KUNIT_CASE(pages_may_be_large),
+	KUNIT_CASE(a_mapping_waits_for_its_registration),
+	KUNIT_CASE(without_a_mapping_the_last_one_stays),
+	KUNIT_CASE(an_invalidation_may_be_repeated),
+	KUNIT_CASE_PARAM(a_registration_is_refused_of, bads_gen_params),
+	KUNIT_CASE(regions_have_limits),
+	KUNIT_CASE(runs_may_have_gaps),
+	KUNIT_CASE(pages_have_no_gaps),
+	KUNIT_CASE(regions_are_local_buffers),
+	KUNIT_CASE(atomics_reach_a_region),
+	KUNIT_CASE(a_message_invalidates),
+	KUNIT_CASE(a_peer_without_rights_invalidates_nothing),
+	KUNIT_CASE(a_read_invalidates_its_sink),
+	KUNIT_CASE_PARAM(nothing_is_touched_by, trespasses_gen_params),
+	{}
+};
 
 static struct kunit_suite suite = {
 	.name = "kverbs_fast",
