@@ -231,6 +231,9 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 	struct kiw_batch *b = &s->ss.tx.batch;
 
 	kiw_stream_assert_held(s);
+	/* Memory of the kernel is copied: its users withdraw it at any time, and wait for nothing. */
+	if (s->kernel)
+		return NULL;
 	/* An atomic waits until there are no loans; later loans would starve it. */
 	if (kiw_reads_in_len(in) && kiw_read_in_oldest(in)->atomic)
 		return NULL;
