@@ -225,23 +225,31 @@ static void arrive_store_tail(const struct kiw_region *region, u64 addr, const u
 	}
 }
 
-/* Copy from the queue into a region, the tail last. */
+/* The same, and the tail last. */
+static bool arrive_copy_all(struct kiw_cursor *cur, const struct kiw_region *region, u64 addr,
+			    u32 n)
+{
+	u32 tail = kiw_tail_len(kiw_region_offset(region, addr) + n, n);
+	u8 last[KIW_TAIL_MAX];
+
+	if (!arrive_copy(cur, region, addr, n - tail) ||
+	    unlikely(kiw_source_copy(&cur->source, last, tail) != tail))
+		return false;
+	arrive_store_tail(region, addr + n - tail, last, tail);
+	return true;
+}
+
+/* Copy from the queue into a region. */
 static enum kiw_region_fault arrive_to_region(struct kiw_session *s, struct kiw_cursor *cur,
 					      u32 stag, int access, u64 addr, u32 n)
 {
-	u8 last[KIW_TAIL_MAX];
 	enum kiw_region_fault fault;
 	struct kiw_region_use use;
-	u32 tail;
 
 	fault = kiw_region_begin(&s->core->own, stag, access, addr, n, &use);
 	if (fault)
 		return fault;
-	tail = kiw_tail_len(kiw_region_offset(use.region, addr) + n, n);
-	if (arrive_copy(cur, use.region, addr, n - tail) &&
-	    likely(kiw_source_copy(&cur->source, last, tail) == tail))
-		arrive_store_tail(use.region, addr + n - tail, last, tail);
-	else
+	if (!arrive_copy_all(cur, use.region, addr, n))
 		fault = KIW_REGION_BOUNDS;
 	kiw_region_end(&use);
 	return fault;

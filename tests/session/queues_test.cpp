@@ -139,7 +139,8 @@ TEST_F(SendQueue, OpcodesThatCannotBeSentAreRefused)
 
 TEST_F(SendQueue, FlagsThatAnOpcodeDoesNotTakeAreRefused)
 {
-	for (const auto &[opcode, flags] : std::array<std::pair<kiw_wr_op, int>, 10>{{
+	sq.kernel = true;
+	for (const auto &[opcode, flags] : std::array<std::pair<int, int>, 12>{{
 		     {KIW_WR_SEND, 0x0f},
 		     {KIW_WR_SEND_INV, 0x0f},
 		     {KIW_WR_WRITE, 0x0f},
@@ -150,11 +151,13 @@ TEST_F(SendQueue, FlagsThatAnOpcodeDoesNotTakeAreRefused)
 		     {KIW_WR_FETCH_ADD, 0x07},
 		     {KIW_WR_BIND_MW, 0x05},
 		     {KIW_WR_LOCAL_INV, 0x05},
+		     {KIW_WR_REG_MR, 0x05},
+		     {KIW_WR_READ_INV, 0x07},
 	     }}) {
 		for (int flag = 1; flag < 256; flag *= 2) {
-			const bool local = opcode == KIW_WR_BIND_MW || opcode == KIW_WR_LOCAL_INV;
+			const bool local = kiw_send_is_local(&kiw_send_ops[opcode]);
 			const kiw_sge sge = a.sge(0, 8);
-			const kiw_wqe wqe = request(opcode, 1, static_cast<std::uint8_t>(flag));
+			const kiw_wqe wqe = request(static_cast<kiw_wr_op>(opcode), 1, static_cast<std::uint8_t>(flag));
 
 			EXPECT_EQ(take(wqe, {&sge, local || flag == KIW_WQE_INLINE ? 0U : 1U}),
 				(flags & flag) ? KIW_TAKE_ONE : KIW_TAKE_BAD)
