@@ -63,7 +63,7 @@ static u32 message_left(const struct kiw_tx *tx)
 		return in->atomic ? 0 : in->read.size - tx->off;
 	}
 	op = &kiw_send_ops[tx->req.wqe.opcode];
-	return kiw_send_is_answered(op) || kiw_send_is_local(op) ? 0 : tx->req.len - tx->off;
+	return kiw_send_is_answered(op) ? 0 : tx->req.len - tx->off;
 }
 
 u32 kiw_message_next(const struct kiw_session *s)

@@ -718,6 +718,17 @@ TEST_F(Response, IntoMemoryThatHasGoneFailsTheRead)
 	EXPECT_COMPLETES(a, 1, IB_WC_LOC_PROT_ERR);
 }
 
+TEST_F(Response, OfAReadThatCannotInvalidateFailsIt)
+{
+	const kiw_sge into = a.sge(8, 8);
+
+	a.core.sq.kernel = true;
+	// A region that can't be withdrawn
+	ask(static_cast<kiw_wr_op>(KIW_WR_READ_INV), {&into, 1});
+	expect_refused(a, tagged(KIW_OP_READ_RESP, true, into.lkey, into.addr, Bytes(8)), KIW_ERR_LOCAL_CATASTROPHE);
+	EXPECT_COMPLETES(a, 1, IB_WC_LOC_PROT_ERR);
+}
+
 TEST_F(Response, WithoutRoomInTheCompletionQueueEndsIt)
 {
 	const kiw_sge into = a.sge(8, 8);
