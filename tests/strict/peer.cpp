@@ -215,7 +215,7 @@ int receive(const char *interface, const char *host, const char *port, bool crc,
 
 int send(const char *host, const char *port)
 {
-	constexpr unsigned list = 8, rounds = 20;
+	constexpr unsigned list = 8, rounds = 8;
 	rdma_addrinfo hints{}, *found = nullptr;
 	ibv_qp_init_attr attr{};
 	rdma_cm_id *id = nullptr;
