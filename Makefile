@@ -28,7 +28,9 @@ user = $(call pass,CROSS_COMPILE CC CXX NM CFLAGS CXXFLAGS LDFLAGS V)
 
 test_dirs := $(patsubst %/Makefile,%,$(wildcard tests/*/Makefile))
 kunit := $(and $(wildcard tests/kunit/Kbuild),$(shell grep -s '^CONFIG_KUNIT=' $(KDIR)/.config))
-kunit_modules := $(if $(kunit),tests/kunit/kiwarp_proto_kunit.ko tests/kverbs/kverbs.ko)
+# Written for KUnit and timers as of Linux 6.13
+kverbs := $(and $(kunit),$(shell grep -sl hrtimer_setup $(KDIR)/include/linux/hrtimer.h))
+kunit_modules := $(if $(kunit),tests/kunit/kiwarp_proto_kunit.ko) $(if $(kverbs),tests/kverbs/kverbs.ko)
 
 .PHONY: all
 all: modules provider
@@ -76,7 +78,7 @@ $(test_dirs):
 $(patsubst %/Makefile,%,$(shell grep -ls tests/lib/beside.mk tests/*/Makefile)): tests/lib
 kunit:
 	@+$(kbuild) M=$(top)/tests/kunit modules
-	@+$(kbuild) M=$(top)/tests/kverbs modules
+	@+$(if $(kverbs),$(kbuild) M=$(top)/tests/kverbs modules)
 
 ## fuzz: the fuzzers of the protocol library, with clang; tests/fuzz/run runs them
 .PHONY: fuzz

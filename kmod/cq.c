@@ -456,6 +456,9 @@ int kiw_resize_cq(struct ib_cq *ibcq, u32 cqe, struct ib_udata *udata)
 	u32 entries;
 	int err;
 
+	/* RDMA cores before 7.2 let consumers in the kernel ask. */
+	if (!udata)
+		return -EOPNOTSUPP;
 	if (cqe < 1 || cqe > KIW_MAX_CQE || udata->outlen < sizeof(resp))
 		return -EINVAL;
 	entries = roundup_pow_of_two(cqe);

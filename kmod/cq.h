@@ -129,7 +129,7 @@ void kiw_cq_purge(struct kiw_cq *cq, const struct ib_qp *ibqp);
  * Completions may be added meanwhile. May sleep.
  *
  * Return: 0, -EINVAL for a number outside the limits or less than the queue holds, -ENOMEM,
- * -EFAULT.
+ * -EFAULT; -EOPNOTSUPP for a consumer in the kernel.
  */
 int kiw_resize_cq(struct ib_cq *ibcq, u32 cqe, struct ib_udata *udata);
 

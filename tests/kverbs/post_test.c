@@ -5,6 +5,7 @@
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
 #include <linux/kthread.h>
+#include <linux/version.h>
 #include <linux/vmalloc.h>
 
 #include "end.h"
@@ -453,6 +454,21 @@ static void destruction_purges_completions(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ib_poll_cq(p->a.recv_cq, 4, wc), 0);
 }
 
+/* Nobody could poll meanwhile. Since 7.2 RDMA core does not ask for a consumer in the kernel. */
+static void a_queue_keeps_its_size(struct kunit *test)
+{
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 2, 0)
+	int (*resize)(struct ib_cq *cq, int cqe, struct ib_udata *udata) =
+		kverbs_device->ops.resize_cq;
+#else
+	int (*resize)(struct ib_cq *cq, unsigned int cqe, struct ib_udata *udata) =
+		kverbs_device->ops.resize_user_cq;
+#endif
+	struct pair *p = new_pair(test, NULL);
+
+	KUNIT_EXPECT_EQ(test, resize(p->a.send_cq, 8192, NULL), -EOPNOTSUPP);
+}
+
 /* --- the race of arming and completions ------------------------------------------------------- */
 
 #define RACES 20000
@@ -589,6 +605,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(all_requests_are_signalled),
 	KUNIT_CASE(asked_requests_are_signalled),
 	KUNIT_CASE(destruction_purges_completions),
+	KUNIT_CASE(a_queue_keeps_its_size),
 	KUNIT_CASE(an_armed_queue_misses_no_completion),
 	KUNIT_CASE(a_stronger_demand_stays),
 	{}

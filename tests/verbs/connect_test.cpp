@@ -208,6 +208,22 @@ TEST(Connect, QpCanBeDestroyedWhileConnecting)
 	a->destroy_qp();
 }
 
+TEST(Connect, QpCanBeDestroyedBetweenTwoAttempts)
+{
+	for (int i = 0; i < 20; i++) {
+		std::uint16_t unused = 0;
+		{
+			const TcpListener listener;
+			unused = listener.port;
+		}
+		const auto a = start_connecting(unused, {});
+
+		// The pauses take 42 ms together.
+		usleep(static_cast<useconds_t>(i) * 2000);
+		a->destroy_qp();
+	}
+}
+
 TEST(Connect, ErrorEndsTheAttempt)
 {
 	const TcpListener mute;
