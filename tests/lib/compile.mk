@@ -2,7 +2,7 @@
 #
 # How test programs are compiled; included at the end, with HERE and O set.
 
-CXXFLAGS ?= -O2 -g
+CXXFLAGS ?= -O0 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wno-sign-compare -Wno-missing-field-initializers -Werror
 compile := $(CXX) -std=c++20 $(CPPFLAGS) $(WARNINGS) -MMD -MP $(CXXFLAGS) -pthread
 
