@@ -344,8 +344,9 @@ void Qp::fill_stage()
 	// The call that failed to send has had the socket's error.
 	if (eof_ && broken_)
 		error_ = ECONNRESET;
-	// A thread that polls comes again; what comes behind less than was asked for wakes the understudy.
-	more_ = got > 0 && (!polled_ || static_cast<std::uint32_t>(got) == room);
+	// What comes behind less than was asked for wakes the understudy. An end or urgent data may be there already; a thread
+	// that polls comes again.
+	more_ = got > 0 && ((told_ && !polled_) || static_cast<std::uint32_t>(got) == room);
 }
 
 /// Takes what the socket has, and gives it to the session.
@@ -367,7 +368,7 @@ void Qp::take()
 		}
 		direct = find_direct();
 		if (direct)
-			more_ = true;
+			more_ = (told_ && !polled_) || direct == ss.rx.left - stage_used_;
 		else
 			fill_stage();
 	}
@@ -726,10 +727,11 @@ void Qp::sample()
 }
 
 /// The understudy does what is due.
-void Qp::play()
+void Qp::play(std::uint32_t what)
 {
 	lock.lock();
 	const bool more = has_stream();
+	told_ |= (what & ~understudy::data_events & ~(watched_queued | watched_time)) != 0;
 	unlock(more);
 	if (more)
 		understudy::stay_awake();
@@ -766,7 +768,7 @@ void Qp::on_event(Watched &watched, std::uint32_t what)
 	if (!(what & watched_queued) && qp.attended())
 		qp.mute();
 	else
-		qp.play();
+		qp.play(what);
 }
 
 // --- doorbells ------------------------------------------------------------------------------------
@@ -835,7 +837,7 @@ int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first
 	sys::set(socket, IPPROTO_TCP, TCP_NODELAY, one);
 	// Out-of-band bytes are bytes like all others.
 	sys::set(socket, SOL_SOCKET, SO_OOBINLINE, one);
-	fin_sent = fin_received = eof_ = ended_ = more_ = broken_ = false;
+	fin_sent = fin_received = eof_ = ended_ = more_ = broken_ = told_ = false;
 	error_ = 0;
 	taken_ = 0;
 	sent = 0;

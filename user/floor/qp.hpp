@@ -202,7 +202,7 @@ private:
 	void act();
 	bool round(bool receive);
 	void settle(bool receive);
-	void play();
+	void play(std::uint32_t what = 0);
 	bool attended();
 	void mute();
 	void sample();
@@ -232,6 +232,7 @@ private:
 	std::uint32_t stage_first_ = 0, stage_used_ = 0;
 	bool more_ = false;   // the socket may have more
 	bool polled_ = false; // the thread that has the lock polls
+	bool told_ = false;   // the understudy was told of more than data: an end, an error or urgent data
 	bool eof_ = false;
 	int error_ = 0;	      // of the socket
 	bool broken_ = false; // TCP takes nothing any more

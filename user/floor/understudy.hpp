@@ -58,7 +58,9 @@ int start();
 bool runs();
 
 /// What is watched of a stream
-inline constexpr std::uint32_t stream_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
+inline constexpr std::uint32_t stream_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI;
+/// What is told of data alone; all else may be told once, and is behind data that has come before
+inline constexpr std::uint32_t data_events = EPOLLIN | EPOLLOUT;
 
 /// Has a descriptor watched, edge-triggered, for EPOLL*. Returns 0 or an errno value.
 int watch(Watched &watched, int fd, std::uint32_t events);
