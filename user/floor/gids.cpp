@@ -149,13 +149,13 @@ void refresh_gids()
 
 } // namespace
 
-bool query_gid(std::uint32_t index, ibv_gid &gid, Time age)
+bool query_gid(std::uint32_t index, ibv_gid &gid)
 {
 	kiw::Guard guard(gids.lock);
 
 	if (index >= limits::gids)
 		return false;
-	if (!age || now() - gids.looked > age)
+	if (!index || now() - gids.looked > 10 * millisecond)
 		refresh_gids();
 	gid = gids.slot[index];
 	return true;

@@ -11,9 +11,9 @@
 
 namespace kiwu {
 
-/// Address of a GID's slot. age: how old the table may be. Returns false for a slot beyond the table; an empty slot is
-/// zeros.
-bool query_gid(std::uint32_t index, ibv_gid &gid, Time age = 0);
+/// Address of a GID's slot. Programs read the table slot by slot: the host is asked for slot 0, and for another one if
+/// it was not for 10 ms. Returns false for a slot beyond the table; an empty slot is zeros.
+bool query_gid(std::uint32_t index, ibv_gid &gid);
 /// The first slot of an address, or -1
 int find_gid(const ibv_gid &gid);
 /// Index of the interface with the address in a slot, or 0

@@ -154,12 +154,12 @@ KIW_NAME int ibv_query_gid(ibv_context *context, std::uint8_t port, int index, i
 	return 0;
 }
 
-/// age: how old the table may be. Returns 0 or an errno value.
-static int gid_entry(std::uint32_t index, ibv_gid_entry *entry, std::size_t size, Time age)
+/// Returns 0 or an errno value.
+static int gid_entry(std::uint32_t index, ibv_gid_entry *entry, std::size_t size)
 {
 	ibv_gid_entry full{};
 
-	if (!query_gid(index, full.gid, age))
+	if (!query_gid(index, full.gid))
 		return EINVAL;
 	if (!full.gid.global.subnet_prefix && !full.gid.global.interface_id)
 		return ENODATA;
@@ -177,7 +177,7 @@ KIW_NAME int _ibv_query_gid_ex(ibv_context *context, std::uint32_t port, std::ui
 {
 	if (!ours(context))
 		return NEXT(_ibv_query_gid_ex, context, port, index, entry, flags, size);
-	return port != 1 || flags ? EINVAL : gid_entry(index, entry, size, 0);
+	return port != 1 || flags ? EINVAL : gid_entry(index, entry, size);
 }
 
 KIW_NAME ssize_t _ibv_query_gid_table(
@@ -191,11 +191,10 @@ KIW_NAME ssize_t _ibv_query_gid_table(
 	if (flags)
 		return -EINVAL;
 	query_port(port, sizeof(port));
-	// The host is asked once, for the first of them.
 	for (std::uint32_t i = 0; found < most && i < static_cast<std::uint32_t>(port.gid_tbl_len); i++) {
 		auto *entry = reinterpret_cast<ibv_gid_entry *>(reinterpret_cast<std::byte *>(entries) + found * size);
 
-		if (gid_entry(i, entry, size, i ? second : 0) == 0)
+		if (gid_entry(i, entry, size) == 0)
 			found++;
 	}
 	return static_cast<ssize_t>(found);
