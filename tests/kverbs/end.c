@@ -4,8 +4,6 @@
 #include <linux/in.h>
 #include <linux/slab.h>
 
-#define PORT 7700
-
 struct ib_device *kverbs_device;
 
 static atomic_t orders;

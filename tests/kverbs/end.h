@@ -11,6 +11,7 @@
 #include <rdma/rdma_cm.h>
 
 #define ADDRESS 0x0a580001 /* 10.88.0.1, see run */
+#define PORT 7700
 #define SECONDS 20 /* for anything to happen */
 #define MEMORY_ORDER 6
 #define MEMORY (PAGE_SIZE << MEMORY_ORDER)

@@ -3,6 +3,8 @@
 #include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/kthread.h>
+#include <linux/rcupdate.h>
+#include <linux/umh.h>
 
 #include "end.h"
 
@@ -263,9 +265,49 @@ static void a_queue_pair_goes_while_it_is_busy(struct kunit *test)
 	}
 }
 
+/* A post under way: what the queue pair had when the post began stays until it has ended. */
+struct under_way {
+	struct completion begun;
+	bool gone, gone_before_the_end;
+};
+
+static int be_under_way(void *data)
+{
+	struct under_way *post = data;
+	unsigned long end = jiffies + HZ / 2;
+
+	rcu_read_lock();
+	complete(&post->begun);
+	while (time_before(jiffies, end) && !READ_ONCE(post->gone))
+		cpu_relax();
+	post->gone_before_the_end = READ_ONCE(post->gone);
+	rcu_read_unlock();
+	while (!kthread_should_stop())
+		usleep_range(500, 1000);
+	return 0;
+}
+
+static void a_queue_pair_outlasts_posts_under_way(struct kunit *test)
+{
+	struct pair *p = open_pair(test, NULL);
+	struct under_way post = {};
+	struct task_struct *task;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two processors");
+	init_completion(&post.begun);
+	task = kthread_run(be_under_way, &post, "kverbs_post");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	wait_for_completion(&post.begun);
+	close_end(&p->a);
+	WRITE_ONCE(post.gone, true);
+	kthread_stop(task);
+	KUNIT_EXPECT_FALSE(test, post.gone_before_the_end);
+}
+
 /* --- who may connect -------------------------------------------------------------------------- */
 
-/* As a process would by ucma: an id without a queue pair, and a number. */
+/* An id without a queue pair, and a number */
 static void nobody_else_connects_it(struct kunit *test)
 {
 	struct pair *p = new_pair(test, NULL);
@@ -281,6 +323,21 @@ static void nobody_else_connects_it(struct kunit *test)
 	if (stranger->id)
 		rdma_destroy_id(stranger->id);
 	/* Its own id does. */
+	connect_pair(test, p);
+}
+
+static void no_process_connects_it(struct kunit *test)
+{
+	struct pair *p = new_pair(test, NULL);
+	char address[16], port[8], number[16];
+	char *argv[] = { "/usr/lib/kiwarp/tests/kverbs_stranger", address, port, number, NULL };
+	char *envp[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
+	__be32 to = htonl(ADDRESS);
+
+	snprintf(address, sizeof(address), "%pI4", &to);
+	snprintf(port, sizeof(port), "%d", PORT);
+	snprintf(number, sizeof(number), "%u", p->a.qp->qp_num);
+	KUNIT_EXPECT_EQ(test, call_usermodehelper(argv[0], argv, envp, UMH_WAIT_PROC), 0);
 	connect_pair(test, p);
 }
 
@@ -310,7 +367,9 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(a_polled_queue_pair_drains, drains_gen_params),
 	KUNIT_CASE(posts_during_the_end_are_flushed),
 	KUNIT_CASE(a_queue_pair_goes_while_it_is_busy),
+	KUNIT_CASE(a_queue_pair_outlasts_posts_under_way),
 	KUNIT_CASE(nobody_else_connects_it),
+	KUNIT_CASE(no_process_connects_it),
 	KUNIT_CASE(it_does_not_connect_by_number),
 	{}
 };
