@@ -164,8 +164,8 @@ static int post_send_slot(struct kiw_qp *qp, void *slot, const struct ib_send_wr
 	if (opcode < 0 || flags < 0 || (flags & ~kiw_send_ops[opcode].flags) ||
 	    wr->num_sge < 0 || wr->num_sge > sq->max_sge)
 		return -EINVAL;
-	if (opcode == KIW_WR_READ_INV &&
-	    (wr->num_sge != 1 || wr->ex.invalidate_rkey != wr->sg_list->lkey))
+	/* The region that the Read fills; rdma_rw names it by a key that it has changed since. */
+	if (opcode == KIW_WR_READ_INV && wr->num_sge != 1)
 		return -EINVAL;
 
 	*wqe = (struct kiw_wqe){ .opcode = opcode, .flags = flags, .wr_id = wr->wr_id };

@@ -133,7 +133,8 @@ int post_rdma(struct end *e, struct request *r, enum ib_wr_opcode opcode, struct
 			.send_flags = IB_SEND_SIGNALED,
 			.sg_list = &sge,
 			.num_sge = 1,
-			.ex.invalidate_rkey = sge.lkey,
+			/* rdma_rw changes the sink's key after it has written it here. */
+			.ex.invalidate_rkey = (sge.lkey & ~0xff) | ((sge.lkey - 1) & 0xff),
 		},
 		.remote_addr = remote,
 		.rkey = rkey,

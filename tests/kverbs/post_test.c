@@ -289,7 +289,6 @@ struct refusal {
 	enum ib_wr_opcode opcode;
 	int flags;
 	int num_sge;
-	u32 inv;
 };
 
 static const struct refusal refusals[] = {
@@ -300,8 +299,7 @@ static const struct refusal refusals[] = {
 	{ "a flag that does not apply", IB_WR_SEND, IB_SEND_IP_CSUM, 1 },
 	{ "inline data of a Read", IB_WR_RDMA_READ, IB_SEND_INLINE, 1 },
 	{ "a solicited invalidation", IB_WR_LOCAL_INV, IB_SEND_SOLICITED, 0 },
-	{ "another key to invalidate", IB_WR_RDMA_READ_WITH_INV, 0, 1, 77 },
-	{ "two buffers to invalidate", IB_WR_RDMA_READ_WITH_INV, 0, 2, 0 },
+	{ "two buffers to invalidate", IB_WR_RDMA_READ_WITH_INV, 0, 2 },
 };
 
 KUNIT_ARRAY_PARAM_DESC(refusals, refusals, name);
@@ -326,7 +324,6 @@ static void a_bad_request_is_named(struct kunit *test)
 	wr[1].wr.send_flags |= refusal->flags;
 	wr[1].wr.sg_list = sge;
 	wr[1].wr.num_sge = refusal->num_sge;
-	wr[1].wr.ex.invalidate_rkey = refusal->inv;
 	KUNIT_EXPECT_EQ(test, ib_post_send(p->a.qp, &wr[0].wr, &bad), -EINVAL);
 	KUNIT_EXPECT_PTR_EQ(test, bad, &wr[1].wr);
 	EXPECT_STATUS(test, &p->a, &p->a.request[0], IB_WC_SUCCESS);
