@@ -24,7 +24,7 @@
 
 OWN=10.80.0.1
 FIO=(--rw=randrw --bsrange=512-256k --size=32M --iodepth=16 --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1
-	--verify_state_save=0 --output-format=terse)
+	--verify_state_save=0)
 
 own_address() {
 	ip link add own0 type veth peer name own1
@@ -80,7 +80,7 @@ ram_disks() { present brd || modprobe brd rd_nr=2 rd_size=131072; }
 verified() {
 	local file=$1
 	shift
-	limited fio --name=verified --filename="$file" "${FIO[@]}" "$@"
+	limited fio --name=verified --filename="$file" "${FIO[@]}" "$@" --output="$WORK/fio" || { tail -n 20 "$WORK/fio"; return 1; }
 }
 
 busy() {
@@ -92,7 +92,7 @@ busy() {
 	BUSY=$!
 	LIMIT=30 soon received "$device" $((start + 10000000)) || { cat "$WORK/busy"; return 1; }
 }
-received() { [ "$(counter received_bytes "$1")" -gt "$2" ]; }
+received() { link_there "$1" && [ "$(counter received_bytes "$1")" -gt "$2" ]; }
 busy_loop() {
 	until [ -e "$WORK/stop" ]; do
 		LIMIT=200 verified "$@" || return
