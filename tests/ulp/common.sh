@@ -80,7 +80,9 @@ ram_disks() { present brd || modprobe brd rd_nr=2 rd_size=131072; }
 verified() {
 	local file=$1
 	shift
-	limited fio --name=verified --filename="$file" "${FIO[@]}" "$@" --output="$WORK/fio" || { tail -n 20 "$WORK/fio"; return 1; }
+	# Where a disk has gone, fio would make a file of its name.
+	[[ $file != /dev/* ]] || set -- --allow_file_create=0 "$@"
+	limited fio --name=verified --filename="$file" "${FIO[@]}" "$@" --output="$WORK/fio" || { grep -vE '^ |^$' "$WORK/fio"; return 1; }
 }
 
 busy() {
