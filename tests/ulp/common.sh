@@ -64,7 +64,7 @@ no_interfaces() {
 
 # A module that uses another one comes first.
 CONSUMERS='nvme_rdma nvme_fabrics nvme_keyring nvmet_rdma nvmet_tcp nvmet nvme nvme_core nvme_auth
-	rpcrdma nfsd nfsv3 nfsv4 nfs ib_iser ib_isert ib_srp ib_srpt rnbd_client rnbd_server rtrs_client rtrs_server cifs ksmbd brd'
+	rpcrdma nfsd nfsv3 nfsv4 nfs ib_iser ib_isert ib_srp ib_srpt rnbd_client rnbd_server rtrs_client rtrs_server brd'
 load() { modprobe -a "$@"; }
 present() { [ -d "/sys/module/$1" ]; }
 unloaded() {
