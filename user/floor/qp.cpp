@@ -344,8 +344,8 @@ void Qp::fill_stage()
 	// The call that failed to send has had the socket's error.
 	if (eof_ && broken_)
 		error_ = ECONNRESET;
-	// What comes behind less than was asked for wakes the understudy. An end or urgent data may be there already; a thread
-	// that polls comes again.
+	// What comes behind less than was asked for wakes the understudy. An end or urgent data may be there already; a
+	// thread that polls comes again.
 	more_ = got > 0 && ((told_ && !polled_) || static_cast<std::uint32_t>(got) == room);
 }
 
