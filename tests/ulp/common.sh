@@ -24,7 +24,7 @@
 
 OWN=10.80.0.1
 # A tree of small files, 6 MB, that is in every guest
-TREE=/usr/lib/x86_64-linux-gnu/perl-base
+TREE=$(echo /usr/lib/*/perl-base)
 FIO=(--rw=randrw --bsrange=512-256k --size=32M --iodepth=16 --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1
 	--verify_state_save=0)
 
