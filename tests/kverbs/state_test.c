@@ -293,6 +293,7 @@ static void a_queue_pair_outlasts_posts_under_way(struct kunit *test)
 	struct under_way post = {};
 	struct task_struct *task;
 
+	/* On a single one nothing else runs until the post has ended. */
 	if (num_online_cpus() < 2)
 		kunit_skip(test, "needs two processors");
 	init_completion(&post.begun);

@@ -307,7 +307,6 @@ TEST(EndedFromOutside, ConnectionWithoutARequestIsForgotten)
 	EXPECT_NE(listener.request().first, nullptr);
 }
 
-// A kernel thread that was stuck there would serve nobody else.
 /// A process that holds the lock of a connection the listener has accepted; none if that connection went before.
 std::optional<pid_t> hold_a_connection(std::uint16_t port)
 {
@@ -329,6 +328,7 @@ std::optional<pid_t> hold_a_connection(std::uint16_t port)
 	return ended ? std::nullopt : std::optional(holder);
 }
 
+// A kernel thread that was stuck there would serve nobody else.
 TEST(Held, SocketStopsNobodyElse)
 {
 	const Parameters impatient("mpa_timeout", "1");

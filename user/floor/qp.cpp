@@ -731,7 +731,7 @@ void Qp::play(std::uint32_t what)
 {
 	lock.lock();
 	const bool more = has_stream();
-	told_ |= (what & ~understudy::data_events & ~(watched_queued | watched_time)) != 0;
+	told_ |= (what & ~(understudy::data_events | watched_queued)) != 0;
 	unlock(more);
 	if (more)
 		understudy::stay_awake();

@@ -59,7 +59,8 @@ bool runs();
 
 /// What is watched of a stream
 inline constexpr std::uint32_t stream_events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI;
-/// What is told of data alone; all else may be told once, and is behind data that has come before
+/// Those that tell of data alone. An end, an error or urgent data is told once, and may be behind data that is still
+/// there.
 inline constexpr std::uint32_t data_events = EPOLLIN | EPOLLOUT;
 
 /// Has a descriptor watched, edge-triggered, for EPOLL*. Returns 0 or an errno value.
