@@ -26,11 +26,8 @@ u32 receive(kiw_cursor &c, u8 *to, u32 n)
 			{.iov_base = to + done, .iov_len = n - done},
 			{.iov_base = c.stage, .iov_len = c.room},
 		}};
-		msghdr message{};
+		const ssize_t got = kiwu::sys::recvmsg(c.fd, parts.data(), parts.size(), c.left);
 
-		message.msg_iov = parts.data();
-		message.msg_iovlen = parts.size();
-		const ssize_t got = kiwu::sys::recvmsg(c.fd, &message);
 		if (got > 0)
 			done += static_cast<u32>(got);
 		else if (got != -EAGAIN && got != -EINTR)

@@ -310,15 +310,30 @@ bool Qp::is_long() const
 }
 
 /// Bytes behind the stage's that TCP has and that belong to a long payload, if they are many
-std::uint32_t Qp::find_direct() const
+std::uint32_t Qp::find_direct()
 {
 	const kiw_receive &rx = ss.rx;
+
+	if (rx.stopped || !is_long() || rx.stage != KIW_RECEIVE_PAYLOAD || rx.left < stage_used_ + direct_from)
+		return 0;
+	const int queued = bytes_in_socket();
+	return queued < static_cast<int>(direct_from)
+		       ? 0
+		       : std::min(rx.left - stage_used_, static_cast<std::uint32_t>(queued));
+}
+
+/// Or fewer, if the last call has told
+int Qp::bytes_in_socket()
+{
+	constexpr int one = 1;
 	int queued = 0;
 
-	if (rx.stopped || !is_long() || rx.stage != KIW_RECEIVE_PAYLOAD || rx.left < stage_used_ + direct_from ||
-		sys::ioctl(fd, FIONREAD, &queued) || queued < static_cast<int>(direct_from))
-		return 0;
-	return std::min(rx.left - stage_used_, static_cast<std::uint32_t>(queued));
+	if (left_ > 0)
+		return left_;
+	// A kernel without that option is asked each time.
+	if (!tells_left_)
+		tells_left_ = sys::set(fd, IPPROTO_TCP, TCP_INQ, one) == 0;
+	return sys::ioctl(fd, FIONREAD, &queued) ? 0 : queued;
 }
 
 /// How much the stage may take
@@ -333,7 +348,11 @@ std::uint32_t Qp::stage_room() const
 void Qp::fill_stage()
 {
 	const std::uint32_t room = stage_room();
-	const ssize_t got = sys::recv(fd, stage_ + stage_used_, room);
+	iovec part = {.iov_base = stage_ + stage_used_, .iov_len = room};
+
+	left_ = -1;
+	const ssize_t got =
+		tells_left_ ? sys::recvmsg(fd, &part, 1, left_) : sys::recv(fd, part.iov_base, part.iov_len);
 
 	if (got > 0)
 		stage_used_ += static_cast<std::uint32_t>(got);
@@ -346,7 +365,13 @@ void Qp::fill_stage()
 		error_ = ECONNRESET;
 	// What comes behind less than was asked for wakes the understudy. An end or urgent data may be there already; a
 	// thread that polls comes again.
-	more_ = got > 0 && ((told_ && !polled_) || static_cast<std::uint32_t>(got) == room);
+	more_ = got > 0 && may_have_more(static_cast<std::uint32_t>(got) == room);
+}
+
+/// full: The last call got all that it asked for.
+bool Qp::may_have_more(bool full) const
+{
+	return (told_ && !polled_) || (left_ < 0 ? full : left_ > 0);
 }
 
 /// Takes what the socket has, and gives it to the session.
@@ -367,12 +392,13 @@ void Qp::take()
 			stage_first_ = 0;
 		}
 		direct = find_direct();
-		if (direct)
-			more_ = (told_ && !polled_) || direct == ss.rx.left - stage_used_;
-		else
+		if (!direct)
 			fill_stage();
 	}
+	const bool full = direct && direct == ss.rx.left - stage_used_;
 	feed(direct);
+	if (direct)
+		more_ = may_have_more(full);
 	if (waited && !kiw_receive_waits(&ss.rx))
 		more_ = true;
 	if ((eof_ || error_) && !fin_received && !kiw_receive_waits(&ss.rx))
@@ -419,8 +445,11 @@ void Qp::feed(std::uint32_t direct)
 		cursor.fd = fd;
 		cursor.stage = stage_;
 		cursor.room = headers;
+		cursor.left = -1;
 		cursor.ahead = &ahead;
 		kiw_session_feed(&ss, &cursor.source, feed_budget);
+		if (direct)
+			left_ = cursor.left;
 		if (ss.rx.stopped)
 			kiw_cursor_skip(&cursor, cursor.staged);
 		taken_ = cursor.source.seq;
@@ -627,10 +656,11 @@ bool Qp::unlock(bool receive)
 	const std::uint32_t before = taken_;
 
 	settle(receive);
-	polled_ = false;
 	await_acks();
 	const bool any = before != taken_;
-	const bool left_over = left_over_ && has_stream();
+	// A thread that polls comes again. The understudy looks whether it does, as long as the stream is left to it.
+	const bool left_over = left_over_ && has_stream() && !(polled_ && muted_.load(std::memory_order_relaxed));
+	polled_ = false;
 	if (left_over)
 		watched.get();
 	lock.unlock();
@@ -837,7 +867,8 @@ int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first
 	sys::set(socket, IPPROTO_TCP, TCP_NODELAY, one);
 	// Out-of-band bytes are bytes like all others.
 	sys::set(socket, SOL_SOCKET, SO_OOBINLINE, one);
-	fin_sent = fin_received = eof_ = ended_ = more_ = broken_ = told_ = false;
+	fin_sent = fin_received = eof_ = ended_ = more_ = broken_ = told_ = tells_left_ = false;
+	left_ = -1;
 	error_ = 0;
 	taken_ = 0;
 	sent = 0;

@@ -183,9 +183,11 @@ private:
 	bool is_over() const;
 	bool send_some(int batches);
 	bool is_long() const;
-	std::uint32_t find_direct() const;
+	std::uint32_t find_direct();
+	int bytes_in_socket();
 	std::uint32_t stage_room() const;
 	void fill_stage();
+	bool may_have_more(bool full) const;
 	void take();
 	void feed(std::uint32_t direct);
 	void take_end(int error);
@@ -230,9 +232,11 @@ private:
 
 	std::uint8_t *stage_ = nullptr;
 	std::uint32_t stage_first_ = 0, stage_used_ = 0;
-	bool more_ = false;   // the socket may have more
-	bool polled_ = false; // the thread that has the lock polls
-	bool told_ = false;   // the understudy was told of more than data: an end, an error or urgent data
+	bool more_ = false;	  // the socket may have more
+	bool tells_left_ = false; // each call that receives a long segment tells how much the socket has beyond,
+	int left_ = -1;		  // which was so much, or is not known
+	bool polled_ = false;	  // the thread that has the lock polls
+	bool told_ = false;	  // the understudy was told of more than data: an end, an error or urgent data
 	bool eof_ = false;
 	int error_ = 0;	      // of the socket
 	bool broken_ = false; // TCP takes nothing any more

@@ -260,6 +260,7 @@ static inline void kiw_loan_put(struct kiw_loan *loan, bool any)
  * @fd: socket
  * @stage, @room: memory that @p may point into; kiw_source_copy() fills it with what follows in the
  *	socket
+ * @left: how much the socket has beyond that, as its last call with TCP_INQ told; or -1
  */
 struct kiw_cursor {
 	struct kiw_source	source;
@@ -269,6 +270,7 @@ struct kiw_cursor {
 	int			fd;
 	u8			*stage;
 	u32			room;
+	int			left;
 	struct kiw_cursor	*ahead;
 };
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <ctime>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -136,6 +137,23 @@ inline ssize_t recv(int fd, void *to, std::size_t n)
 inline ssize_t recvmsg(int fd, msghdr *message)
 {
 	return call(SYS_recvmsg, fd, message, MSG_DONTWAIT);
+}
+
+/// Receives from a socket with the option TCP_INQ. left: how much TCP has beyond, and 1 if only its end; not set by an
+/// error.
+inline ssize_t recvmsg(int fd, iovec *parts, std::size_t count, int &left)
+{
+	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(left))];
+	msghdr message{};
+
+	message.msg_iov = parts;
+	message.msg_iovlen = count;
+	message.msg_control = control;
+	message.msg_controllen = sizeof(control);
+	const ssize_t got = recvmsg(fd, &message);
+	if (const cmsghdr *first = got >= 0 ? CMSG_FIRSTHDR(&message) : nullptr)
+		std::memcpy(&left, CMSG_DATA(first), sizeof(left));
+	return got;
 }
 
 inline ssize_t send(int fd, const void *from, std::size_t n)
