@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // What public names answer to input that isn't right, and how the device is shown.
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -134,6 +135,10 @@ TEST_F(Names, OfTheDeviceAsItIsShown)
 	EXPECT_TRUE(S_ISCHR(status.st_mode));
 	EXPECT_EQ(error_of(stat("/dev/null/x", &status)), ENOTDIR);
 	EXPECT_EQ(list[has_option("prefer=Y") ? 0 : count - 1], device);
+	ibv_device_attr_ex attr{};
+	ASSERT_EQ(ibv_query_device_ex(context, nullptr, &attr), 0);
+	EXPECT_EQ(attr.orig_attr.phys_port_cnt, 1);
+	EXPECT_EQ(attr.phys_port_cnt_ex, 1);
 	EXPECT_EQ(list[count], nullptr);
 }
 
@@ -162,6 +167,22 @@ TEST_F(Names, GidsOfAddresses)
 	EXPECT_EQ(error_of(ibv_query_gid(context, 1, port.gid_tbl_len, &gid)), EINVAL);
 	EXPECT_EQ(error_of(ibv_query_gid(context, 2, 0, &gid)), EINVAL);
 	EXPECT_EQ(error_of(ibv_query_gid(context, 1, -1, &gid)), EINVAL);
+}
+
+TEST_F(Names, TableOfGidsThatFits)
+{
+	std::array<ibv_gid_entry, 64> table{};
+	ibv_gid_entry entry{};
+
+	const ssize_t n = ibv_query_gid_table(context, table.data(), table.size(), 0);
+	ASSERT_GT(n, 0);
+	for (std::size_t i = 0; i < std::size_t(n); i++) {
+		ASSERT_EQ(ibv_query_gid_ex(context, 1, table[i].gid_index, &entry, 0), 0);
+		EXPECT_EQ(std::memcmp(&entry, &table[i], sizeof(entry)), 0);
+	}
+	EXPECT_EQ(ibv_query_gid_table(context, table.data(), std::size_t(n), 0), n);
+	EXPECT_EQ(ibv_query_gid_table(context, table.data(), std::size_t(n - 1), 0), -EINVAL);
+	EXPECT_EQ(ibv_query_gid_table(context, table.data(), 0, 0), -EINVAL);
 }
 
 // perftest reads the table four times before it connects.

@@ -77,6 +77,7 @@ void query_device(ibv_device_attr_ex &attr, std::size_t size)
 	base.atomic_cap = IBV_ATOMIC_GLOB;
 	base.phys_port_cnt = 1;
 	all.device_cap_flags_ex = base.device_cap_flags;
+	all.phys_port_cnt_ex = base.phys_port_cnt;
 	all.cq_mod_caps.max_cq_count = UINT16_MAX;
 	all.cq_mod_caps.max_cq_period = UINT16_MAX;
 	std::memcpy(&attr, &all, std::min(size, sizeof(all)));

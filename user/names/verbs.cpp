@@ -191,11 +191,15 @@ KIW_NAME ssize_t _ibv_query_gid_table(
 	if (flags)
 		return -EINVAL;
 	query_port(port, sizeof(port));
-	for (std::uint32_t i = 0; found < most && i < static_cast<std::uint32_t>(port.gid_tbl_len); i++) {
-		auto *entry = reinterpret_cast<ibv_gid_entry *>(reinterpret_cast<std::byte *>(entries) + found * size);
+	for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(port.gid_tbl_len); i++) {
+		ibv_gid_entry entry{};
 
-		if (gid_entry(i, entry, size) == 0)
-			found++;
+		if (gid_entry(i, &entry, sizeof(entry)))
+			continue;
+		if (found == most)
+			return -EINVAL;
+		std::memcpy(
+			reinterpret_cast<std::byte *>(entries) + found++ * size, &entry, std::min(size, sizeof(entry)));
 	}
 	return static_cast<ssize_t>(found);
 }
