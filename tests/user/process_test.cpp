@@ -340,7 +340,7 @@ TEST(Process, AChildFetchesNoEventsOfItsParents)
 		void *context = nullptr;
 
 		return is_refused(ibv_get_cq_event(channel, &of, &context)) &&
-		       is_refused(ibv_get_async_event(devices[0], &event)) && is_refused(ibv_close_device(devices[0]));
+		       is_refused(ibv_get_async_event(devices[0], &event)) && ibv_close_device(devices[0]) == 0;
 	}));
 	EXPECT_EQ(ibv_destroy_cq(cq), 0);
 	EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
