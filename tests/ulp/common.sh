@@ -5,7 +5,8 @@
 #   own_address        10.80.0.1 on the interface own0, with the device kiwown: both ends on one address
 #   wire TYPE TYPE     10.81.0.1 on wire0 and 10.81.0.2 on wire1, whose packets to each other cross the wire; with the
 #                      devices rwire0 and rwire1 of these types
-#   no_interfaces      takes both away
+#   wire TYPE TYPE 2   the same with 10.82.0.1, wire2 and rwire2, 10.82.0.2, wire3 and rwire3
+#   no_interfaces      takes all away
 #
 #   load MODULE...     and "unloaded" takes away again all that these scripts load
 #   ram_disks          /dev/ram0 and /dev/ram1, 128 MB each
@@ -20,7 +21,7 @@
 #   kernel_says        the last lines of its log; status 1
 #   no_queue_pair DEVICE   and no region: a listener may be there
 #   sound DEVICE       the counters of its errors are 0
-. /src/tests/lib.sh
+declare -F finish >/dev/null || . /src/tests/lib.sh
 
 OWN=10.80.0.1
 # A tree of small files, 6 MB, that is in every guest
@@ -39,33 +40,39 @@ own_address() {
 # What goes from one of two interfaces of a host to the other never leaves the host, unless rules that come before the table
 # "local" say so, and the interface takes packets from the host's own addresses.
 wire() {
-	local end type
-	ip link add wire0 type veth peer name wire1
-	for end in 0 1; do
-		type=$((end + 1))
-		sysctl -qw net.ipv4.conf.wire$end.accept_local=1
-		ip addr add 10.81.0.$((end + 1))/24 dev wire$end
-		ip link set wire$end up
-		rdma link add rwire$end type "${!type}" netdev wire$end
+	local first=${3:-0} net end type number
+	net=10.$((81 + first / 2)).0
+	ip link add wire$first type veth peer name wire$((first + 1))
+	for end in 1 2; do
+		number=$((first + end - 1)) type=${!end}
+		sysctl -qw net.ipv4.conf.wire$number.accept_local=1
+		ip addr add $net.$end/24 dev wire$number
+		ip link set wire$number up
+		rdma link add rwire$number type "$type" netdev wire$number
 	done
-	ip rule add pref 100 lookup local
-	ip rule delete pref 0
-	for end in 0 1; do
-		ip rule add pref $((10 + end)) iif lo to 10.81.0.$((2 - end)) lookup $((10 + end))
-		ip route add 10.81.0.$((2 - end)) dev wire$end src 10.81.0.$((end + 1)) table $((10 + end))
+	if [ "$first" = 0 ]; then
+		ip rule add pref 100 lookup local
+		ip rule delete pref 0
+	fi
+	for end in 1 2; do
+		number=$((first + end - 1))
+		ip rule add pref $((10 + number)) iif lo to $net.$((3 - end)) lookup $((10 + number))
+		ip route add $net.$((3 - end)) dev wire$number src $net.$end table $((10 + number))
 	done
 }
 
 no_interfaces() {
 	local pref
 	ip link delete own0 2>/dev/null
+	ip link delete wire2 2>/dev/null
 	ip link delete wire0 2>/dev/null || return 0
 	ip rule add pref 0 lookup local
-	for pref in 10 11 100; do ip rule delete pref $pref; done
+	for pref in 10 11 12 13 100; do ip rule delete pref $pref 2>/dev/null; done
+	return 0
 }
 
 # A module that uses another one comes first.
-CONSUMERS='nvme_rdma nvme_fabrics nvme_keyring nvmet_rdma nvmet_tcp nvmet nvme nvme_core nvme_auth
+CONSUMERS='nvme_rdma nvme_tcp nvme_fabrics nvme_keyring nvmet_rdma nvmet_tcp nvmet nvme nvme_core nvme_auth
 	rpcrdma nfsd nfsv3 nfsv4 nfs ib_iser ib_isert ib_srp ib_srpt rnbd_client rnbd_server rtrs_client rtrs_server brd'
 load() { modprobe -a "$@"; }
 present() { [ -d "/sys/module/$1" ]; }
