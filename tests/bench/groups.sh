@@ -10,7 +10,8 @@ first_iterations() {
 	bandwidth.* | cpu.* | pipe.*) if [ $((octets * qps)) -ge 1048576 ]; then echo 10; else echo 200; fi ;;
 	connections.* | library.*) echo 50 ;;
 	rate.*) echo 3200 ;;
-	datagram_rate.* | datagram_bandwidth.* | loss.* | broadcast.*) echo $((TENTHS * 100)) ;; # milliseconds
+	datagram_rate.* | datagram_bandwidth.* | loss.* | broadcast.* | storage.*) echo $((TENTHS * 100)) ;; # milliseconds
+	storage_cpu.*) echo $((TENTHS * 200)) ;;
 	counters.connection) echo 512 ;;
 	counters.*) echo 4096 ;;
 	*) echo 500 ;;
@@ -24,7 +25,7 @@ next_iterations() {
 	cpu) iterations "$1" $((2 * TENTHS)) 30 300000 1 ;;
 	connections | library) iterations "$1" "$TENTHS" 30 50000 1 ;;
 	rate) iterations "$1" "$TENTHS" 320 3000000 32 ;;
-	datagram_rate | datagram_bandwidth | loss | broadcast) first_iterations ;;
+	datagram_rate | datagram_bandwidth | loss | broadcast | storage | storage_cpu) first_iterations ;;
 	*) iterations "$1" "$TENTHS" 1000 200000 1 ;;
 	esac
 }
@@ -264,6 +265,36 @@ group_broadcast() {
 			for qps in $receivers; do turns ours rc; done
 		done
 	done
+}
+
+# NVMe and NFS beside the same over TCP
+group_storage() {
+	local rep cell mtu_now mtus="1500 65535"
+	local cells="nvme_randread_1:4096 nvme_randread_16:4096 nvme_read_16:131072 nvme_write_16:131072
+		nfs_read_4:1048576 nfs_write_4:1048576 nfs_randread_16:4096"
+	the_group storage storage
+	[ "$SCOPE" = full ] || mtus=1500
+	storage_up || exit 1
+	for mtu_now in $mtus; do
+		storage_mtu "$mtu_now"
+		echo "storage, MTU $mtu"
+		for ((rep = 0; rep <= REPETITIONS; rep++)); do
+			for cell in $cells; do
+				kind=${cell%:*} octets=${cell#*:}
+				turns "${STORAGE[@]}"
+			done
+		done
+	done
+	echo "storage, processor time"
+	the_group storage-cpu storage_cpu
+	octets=131072
+	for mtu_now in $mtus; do
+		storage_mtu "$mtu_now"
+		for ((rep = 0; rep <= REPETITIONS; rep++)); do
+			for kind in nvme_read_16 nvme_write_16; do turns "${STORAGE[@]}"; done
+		done
+	done
+	storage_down
 }
 
 group_sizes() {

@@ -11,6 +11,7 @@
 . /src/tests/bench/parse.sh
 . /src/tests/bench/contenders.sh
 . /src/tests/bench/counters.sh
+. /src/tests/bench/storage.sh
 . /src/tests/bench/groups.sh
 SCOPE=$1 REPETITIONS=$2 TENTHS=$3
 shift 3

@@ -41,6 +41,13 @@ probe_figure() {
 	fi
 }
 
+# fio_figure FILE: sets "value" to the megabytes (10^6 bytes) per second of fio's report, and "moved" to the bytes
+fio_figure() {
+	local bandwidth
+	read -r bandwidth moved < <(jq -r '.jobs[0] | .read, .write | select(.io_bytes > 0) | "\(.bw_bytes) \(.io_bytes)"' "$1" 2>/dev/null)
+	figure "${bandwidth:-none}" 1 0.0001 1000000 1e-6
+}
+
 # per_gigabyte MICROSECONDS OCTETS: seconds of processor time for 10^9 octets; both are differences of two runs
 per_gigabyte() { figure "$(awk -v us="$1" -v o="$2" 'BEGIN { if (o > 0) printf "%.6f", us * 1000 / o }')" 1 0.0001 10000 1; }
 

@@ -76,6 +76,14 @@ constexpr Rule rules[] = {
 	{0, "library-bandwidth", "", 65536, 0, "", "module", at_least(0.8)},
 	{0, "library-bandwidth", "", 1048576, 0, "", "module", at_least(0.5)},
 	{0, "library-connections", "", 0, 0, "", "module", at_least(1)},
+	{1, "storage", "nvme_randread_1", 4096, 0, "", "tcp", at_least(1)},
+	{1, "storage", "nvme_randread_16", 4096, 0, "", "tcp", at_least(0.9)},
+	{1, "storage", "nvme_read_16", 131072, 0, "", "tcp", at_least(0.8)},
+	{1, "storage", "nvme_write_16", 131072, 0, "", "tcp", at_least(0.9)},
+	{1, "storage", "nfs_randread_16", 4096, 0, "", "tcp", at_least(0.9)},
+	{1, "storage", "", 1048576, 0, "", "tcp", at_least(0.7)},
+	{1, "storage", "", 4096, 0, "", "siw", at_least(1.3)},
+	{1, "storage", "", 0, 0, "", "siw", at_least(1)},
 	{1, "user-cpu", "", 65536, 0, "off", "tcp", at_most(1.2)},
 	{1, "user-cpu", "", 65536, 0, "on", "tcp", at_most(1.6)},
 	{1, "user-cpu", "", 1048576, 0, "off", "tcp", at_most(1.25)},
@@ -129,9 +137,11 @@ Cell stream_cell(Cell c)
 	return c;
 }
 
-/// A Read takes the whole round trip, of which a ping-pong's figure is half.
+/// A Read takes the whole round trip, of which a ping-pong's figure is half. NVMe and NFS do the same over TCP.
 Runs tcp_runs(const Results &results, const Cell &c)
 {
+	if (c.group.starts_with("storage"))
+		return find(results, c, "tcp");
 	Runs runs = find(results, stream_cell(c), "tcp");
 
 	if (c.group == "latency" && c.kind == "read") {
@@ -147,6 +157,8 @@ std::string tcp_name(const Cell &c)
 		return "TCP, spinning, whole round trip";
 	if (is_latency(c))
 		return c.kind.ends_with("_events") ? "TCP, blocking" : "TCP, spinning";
+	if (c.group.starts_with("storage"))
+		return c.kind.starts_with("nvme_") ? "NVMe/TCP" : "NFS over TCP";
 	if (c.group.starts_with("user-"))
 		return "TCP, send and recv";
 	if (c.group == "rate")

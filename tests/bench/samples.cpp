@@ -36,11 +36,14 @@ constexpr std::array groups{
 	Group{"user-lists", "Without the module: processor time of small messages, posted in lists",
 		"us for each message", false},
 	Group{"user-latency", "Without the module: latency", "us", false},
+	Group{"storage", "NVMe and NFS", "MB/s", true},
+	Group{"storage-cpu", "NVMe and NFS: processor time for data moved", "s/GB", false},
 	Group{"broadcast", "Bandwidth of messages to all receivers, together", "MB/s", true},
 };
 
-constexpr std::array<std::string_view, 11> kinds{"write", "send", "read", "write_events", "send_events", "read_events",
-	"ud_send", "record", "srq_send", "extended_send", "extended_write"};
+constexpr std::array<std::string_view, 18> kinds{"write", "send", "read", "write_events", "send_events", "read_events",
+	"ud_send", "record", "srq_send", "extended_send", "extended_write", "nvme_randread_1", "nvme_randread_16",
+	"nvme_read_16", "nvme_write_16", "nfs_read_4", "nfs_write_4", "nfs_randread_16"};
 
 template <typename Range, typename Value>
 auto rank(const Range &range, const Value &value)
@@ -180,8 +183,24 @@ std::string hosts_name(int hosts)
 	return hosts == 2 ? "two hosts" : "one host";
 }
 
+namespace {
+
+/// "NVMe randread, depth 16" for nvme_randread_16
+std::string storage_name(const std::string &kind)
+{
+	const auto depth = kind.rfind('_');
+	auto name = kind.substr(0, depth) + ", depth " + kind.substr(depth + 1);
+
+	name.replace(0, name.find('_') + 1, kind.starts_with("nvme_") ? "NVMe " : "NFS ");
+	return name;
+}
+
+} // namespace
+
 std::string kind_name(const std::string &kind)
 {
+	if (kind.starts_with("nvme_") || kind.starts_with("nfs_"))
+		return storage_name(kind);
 	const auto events = kind.find("_events");
 
 	if (kind == "ud_send")
