@@ -20,7 +20,7 @@ service_of() { if [ "$1" = tcp ]; then echo 4421; else echo 4420; fi; }
 storage_up() {
 	local contender
 	modprobe -a nvmet-rdma nvmet-tcp nvme-rdma nfsd rpcrdma nfs && ram_disks || return
-	modprobe nvme-tcp 2>/dev/null || insmod /siw/nvme-tcp.ko || absent[tcp]="this kernel has no initiator for NVMe/TCP"
+	load_nvme_tcp || absent[tcp]="this kernel has no initiator for NVMe/TCP"
 	wire kiwarp kiwarp && wire siw siw 2 && serve && head -c 256M /dev/zero >$EXPORT/file || return
 	for contender in "${STORAGE[@]}"; do
 		[ -z "${absent[$contender]:-}" ] || continue
