@@ -97,7 +97,7 @@ show_storage() {
 	nfs_by tcp ''
 
 	for way in rdma tcp; do no_nvme_disks "$NAME:$way" || failed "the NVMe target is still in use"; done
-	no_service || :
+	no_service >/dev/null || :
 	no_interfaces || :
 
 	for way in nvme nfs; do
