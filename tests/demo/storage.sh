@@ -29,7 +29,7 @@ same() {
 
 # moved WAY FILE WRITTEN: the data are written into FILE, compared with what the server has in WRITTEN, and read back; sets
 # FIGURES[WAY write] and [WAY read], and CARRIED[WAY] to the bytes that went by RDMA meanwhile
-declare -A FIGURES CARRIED
+declare -A FIGURES CARRIED LABEL=([nvme]=NVMe [nfs]=NFS)
 moved() {
 	local before
 	before=$(by_rdma)
@@ -109,7 +109,7 @@ show_storage() {
 		printf '%-28s %14s %14s\n' "" kiwarp TCP
 		for way in nvme nfs; do
 			for what in write read; do
-				printf '%-28s %14s %14s\n' "${way^^}, $what, MB/s" "${FIGURES[$way rdma $what]}" "${FIGURES[$way tcp $what]}"
+				printf '%-28s %14s %14s\n' "${LABEL[$way]}, $what, MB/s" "${FIGURES[$way rdma $what]}" "${FIGURES[$way tcp $what]}"
 			done
 		done
 		echo "$MEGABYTES MB each: the server kept what the client wrote, and the client read the same, by sha256 in all eight cases."
