@@ -39,8 +39,8 @@ tree_make() {
 	[ -n "$main" ] || die 96 "this machine's apt knows no Debian mirror to make a root tree from"
 
 	option="signed-by=$KEYRING"
-	# The testing index of a mirror may be past its date: accepted up to 30 days, the signature is still checked.
-	[ "$release" = forky ] && option+=" valid-until-min=$((30 * 86400))"
+	# The testing index of a mirror may be past its date: accepted up to 90 days, the signature is still checked.
+	[ "$release" = forky ] && option+=" valid-until-min=$((90 * 86400))"
 	list=("deb [$option] $main $release main")
 	[ "$release" = forky ] || list+=("deb [$option] $main $release-updates main" "deb [$option] $main $release-backports main")
 	[ -z "$security" ] || list+=("deb [$option] $security $release-security main")
