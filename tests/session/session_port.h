@@ -141,6 +141,7 @@ struct kiw_cursor {
 	int fd;
 	u8 *stage;
 	u32 room;
+	int left;
 	struct kiw_cursor *ahead;
 };
 
