@@ -152,7 +152,10 @@ struct Qp {
 	std::uint64_t sent = 0; // bytes that TCP has taken
 	std::uint32_t mss = 0;
 	std::uint32_t mss_age = 0; // runs, and KB, since TCP was asked
+	/// The understudy does what is due after that time, or earlier: then who has more due later asks again.
 	void late(Time delay);
+	/// Whether it does by that time
+	bool is_late_by(Time time) const { return late_at_ <= time; }
 	bool keeps() const { return keeps_; }
 	/// What TCP hasn't taken of a batch is left to the endpoint. Returns 0 or -ENOMEM.
 	int keep(kiw_batch &batch);

@@ -252,11 +252,9 @@ void DatagramQp::look_at_records()
 		return;
 	const Time time = now();
 	const Time next = records_->report_late(time);
-	// The time that is set already may have passed, or be later.
-	if (next == never || (next >= records_at_ && records_at_ > time))
-		return;
-	records_at_ = next;
-	late(next - time);
+
+	if (next != never && !is_late_by(next))
+		late(next - time);
 }
 
 void DatagramQp::settle_datagrams(bool receive)

@@ -118,7 +118,6 @@ private:
 	std::uint32_t msn_ = 0;
 	Group *groups_ = nullptr;
 	Records *records_ = nullptr; // owned; of a target
-	Time records_at_ = 0;	     // when incomplete messages are looked at
 };
 
 } // namespace kiwu
