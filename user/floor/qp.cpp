@@ -351,8 +351,8 @@ void Qp::fill_stage()
 	iovec part = {.iov_base = stage_ + stage_used_, .iov_len = room};
 
 	left_ = -1;
-	const ssize_t got =
-		tells_left_ ? sys::recvmsg(fd, &part, 1, left_) : sys::recv(fd, part.iov_base, part.iov_len);
+	const ssize_t got = tells_left_ && is_long() ? sys::recvmsg(fd, &part, 1, left_)
+						     : sys::recv(fd, part.iov_base, part.iov_len);
 
 	if (got > 0)
 		stage_used_ += static_cast<std::uint32_t>(got);
