@@ -86,9 +86,8 @@ siw_make() {
 	say "building the peer driver siw from the release's kernel source"
 	deb=$(source_package "$version" "$tree")
 	rm -rf "$dir.new"
-	unpack_source "$deb" "$version" "$dir.new/tree" --wildcards '*/drivers/infiniband/sw/siw' '*/drivers/nvme/host'
+	unpack_source "$deb" "$version" "$dir.new/tree" --wildcards '*/drivers/infiniband/sw/siw'
 	mv "$dir.new/tree/drivers/infiniband/sw/siw" "$dir.new/siw"
-	mv "$dir.new/tree/drivers/nvme/host" "$dir.new/nvme-tcp"
 	cp "$TOP/scripts/kernels/build-siw" "$dir.new/"
 	LIMIT=1200 in_tree "$tree" "$dir.new:/build" "$@" -- bash /build/build-siw "$kdir" >"$dir.log" 2>&1 </dev/null ||
 		{ tail -n 20 "$dir.log" >&2; die 96 "siw was not built (whole log: $dir.log)"; }

@@ -19,8 +19,7 @@ service_of() { if [ "$1" = tcp ]; then echo 4421; else echo 4420; fi; }
 # take several ways to one as one.
 storage_up() {
 	local contender
-	modprobe -a nvmet-rdma nvmet-tcp nvme-rdma nfsd rpcrdma nfs && ram_disks || return
-	load_nvme_tcp || absent[tcp]="this kernel has no initiator for NVMe/TCP"
+	modprobe -a nvmet-rdma nvmet-tcp nvme-rdma nvme-tcp nfsd rpcrdma nfs && ram_disks || return
 	wire kiwarp kiwarp && wire siw siw 2 && serve && head -c 256M /dev/zero >$EXPORT/file || return
 	for contender in "${STORAGE[@]}"; do
 		[ -z "${absent[$contender]:-}" ] || continue

@@ -72,7 +72,7 @@ nfs_by() {
 show_storage() {
 	local way what
 	title "Server and client: two interfaces, joined by a wire, each with a device of type kiwarp"
-	modprobe -a nvmet-rdma nvmet-tcp nvme-rdma nfsd rpcrdma nfs && load_nvme_tcp && ram_disks || failed "the kernel's modules"
+	modprobe -a nvmet-rdma nvmet-tcp nvme-rdma nvme-tcp nfsd rpcrdma nfs && ram_disks || failed "the kernel's modules"
 	wire kiwarp kiwarp || failed "the wire"
 	at client ip -br address show dev wire0
 	at client rdma link show rwire0/1

@@ -8,7 +8,6 @@
 #                             the target's port NUMBER (its name in configfs) offers that subsystem there; a write of up to
 #                             so many bytes may come within its command
 #   no_nvme_offer NUMBER
-#   load_nvme_tcp             the initiator of NVMe/TCP: the kernel's, or that of scripts/guest -p
 #   nvme_connect TRANSPORT ADDRESS SERVICE NAME [OPTION...]
 #   nvme_disk NAME NUMBER     the initiator's block device of disk NUMBER of the subsystem
 NVMET=/sys/kernel/config/nvmet
@@ -35,7 +34,6 @@ nvme_offer() {
 }
 no_nvme_offer() { rm -f "$NVMET/ports/$1"/subsystems/*; rmdir "$NVMET/ports/$1"; }
 
-load_nvme_tcp() { present nvme_tcp || modprobe nvme-tcp 2>/dev/null || { modprobe nvme-fabrics && insmod /siw/nvme-tcp.ko; }; }
 nvme_connect() {
 	local transport=$1 address=$2 service=$3 name=$4
 	shift 4
