@@ -23,12 +23,12 @@
 #include <linux/cred.h>
 #include <linux/sched/mm.h>
 #include <linux/tcp.h>
-#include <linux/user_namespace.h>
 #include <linux/xarray.h>
 #include <net/tcp_states.h>
 #include <rdma/rdma_cm.h>
 
 #include "attach.h"
+#include "payer.h"
 #include "trace.h"
 
 /* Pause before a retry for want of memory */
@@ -410,26 +410,6 @@ static enum kiw_end ep_end_stream(struct kiw_ep *ep, enum kiw_end how)
 }
 
 /* --- the socket after the stream ------------------------------------------------------------ */
-
-/**
- * kiw_payer() - find the user to charge for a process
- * @cred: the process's
- *
- * A user other than root pays for all users of the user namespaces that it created.
- *
- * Return: the user's ID in the initial user namespace.
- */
-kuid_t kiw_payer(const struct cred *cred)
-{
-	const struct user_namespace *ns;
-	kuid_t user = cred->uid;
-
-	for (ns = cred->user_ns; ns->parent; ns = ns->parent) {
-		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
-			user = ns->owner;
-	}
-	return user;
-}
 
 /*
  * The user to charge for the endpoint's QP; nobody for an end during the start-up, without a QP,

@@ -21,6 +21,7 @@
 #include <net/ipv6.h>
 #include <net/tcp_states.h>
 
+#include "payer.h"
 #include "priv.h"
 
 /* Pause between two attempts, in jiffies; doubles from first to last */

@@ -52,7 +52,6 @@
 #ifndef KIWARP_CM_PRIV_H
 #define KIWARP_CM_PRIV_H
 
-#include <linux/cred.h>
 #include <linux/in6.h>
 #include <linux/jiffies.h>
 #include <linux/list.h>
@@ -317,7 +316,6 @@ enum kiw_number_mode kiw_number_mode(const struct kiw_device *dev);
 
 /* ep.c */
 struct kiw_ep *kiw_ep_create(struct kiw_device *dev, const struct kiw_ep_ops *ops);
-kuid_t kiw_payer(const struct cred *cred);
 int kiw_ep_take_sock(struct kiw_ep *ep, struct socket *sock);
 void kiw_ep_deadline(struct kiw_ep *ep, unsigned int secs);
 void kiw_ep_again(struct kiw_ep *ep, unsigned long when);
