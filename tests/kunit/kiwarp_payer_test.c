@@ -10,7 +10,7 @@
 #define NEIGHBOUR 1001
 #define MAPPED 100000	/* the first of a user's subordinate IDs */
 
-/* Who pays for the process of a user in the innermost namespace of those that owners made, the outermost first */
+/* Who pays for a user's process in nested namespaces, whose owners come from the outermost on */
 static uid_t payer_of(struct kunit *test, uid_t uid, const uid_t *owner, size_t n)
 {
 	struct user_namespace *ns = kunit_kcalloc(test, n + 1, sizeof(*ns), GFP_KERNEL);
@@ -27,8 +27,9 @@ static uid_t payer_of(struct kunit *test, uid_t uid, const uid_t *owner, size_t 
 	return __kuid_val(kiw_payer(cred));
 }
 
+#define OWNERS(...) ((const uid_t[]) { __VA_ARGS__ })
 #define PAYER(uid, ...) \
-	payer_of(test, uid, (const uid_t[]) { __VA_ARGS__ }, sizeof((const uid_t[]) { __VA_ARGS__ }) / sizeof(uid_t))
+	payer_of(test, uid, OWNERS(__VA_ARGS__), ARRAY_SIZE(OWNERS(__VA_ARGS__)))
 
 static void users_pay_for_themselves(struct kunit *test)
 {

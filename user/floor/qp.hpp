@@ -152,7 +152,7 @@ struct Qp {
 	std::uint64_t sent = 0; // bytes that TCP has taken
 	std::uint32_t mss = 0;
 	std::uint32_t mss_age = 0; // runs, and KB, since TCP was asked
-	/// The understudy does what is due after that time, or earlier: then who has more due later asks again.
+	/// The understudy does what is due after that time, or earlier: a caller with more due later asks once more.
 	void late(Time delay);
 	/// Whether it does by that time
 	bool is_late_by(Time time) const { return late_at_ <= time; }
