@@ -23,6 +23,20 @@ tree_sources() {
 		sed -nE 's/^deb +(\[[^]]*\] +)?([^ ]+) +([^ ]+).*/\2 \3/p' || :
 }
 
+# tree_lines RELEASE: its lines of apt's sources, from this machine's mirror; none if apt knows no Debian mirror
+tree_lines() {
+	local release=$1 pairs main security option="signed-by=$KEYRING"
+	pairs=$(tree_sources)
+	main=$(awk '$2 !~ /security/ && $1 ~ /\/debian\/?$/ { print $1; exit }' <<<"$pairs")
+	security=$(awk '$2 ~ /-security/ { print $1; exit }' <<<"$pairs")
+	[ -n "$main" ] || return 0
+	# The testing index of a mirror may be past its date: accepted up to 90 days, the signature is still checked.
+	[ "$release" != forky ] || option+=" valid-until-min=$((90 * 86400))"
+	echo "deb [$option] $main $release main"
+	[ "$release" = forky ] || printf "deb [$option] $main $release-%s main\n" updates backports
+	[ -z "$security" ] || echo "deb [$option] $security $release-security main"
+}
+
 # tree_packages TREE: what it holds
 tree_packages() {
 	awk -v tree="$1:" '{ sub(/#.*/, "") } $1 ~ /:$/ { if ($1 != tree) next; $1 = "" } { print }' "$TOP/scripts/kernels/packages"
@@ -30,20 +44,11 @@ tree_packages() {
 
 tree_make() {
 	local name=$1 dir=$2 release=${1%-backports} debs=$CACHE/debs/$1
-	local pairs main security option list=() packages args=() path proxy start=$SECONDS
+	local list packages args=() path proxy start=$SECONDS
 	host_packages mmdebstrap debian-archive-keyring
 	need_root
-	pairs=$(tree_sources)
-	main=$(awk '$2 !~ /security/ && $1 ~ /\/debian\/?$/ { print $1; exit }' <<<"$pairs")
-	security=$(awk '$2 ~ /-security/ { print $1; exit }' <<<"$pairs")
-	[ -n "$main" ] || die 96 "this machine's apt knows no Debian mirror to make a root tree from"
-
-	option="signed-by=$KEYRING"
-	# The testing index of a mirror may be past its date: accepted up to 90 days, the signature is still checked.
-	[ "$release" = forky ] && option+=" valid-until-min=$((90 * 86400))"
-	list=("deb [$option] $main $release main")
-	[ "$release" = forky ] || list+=("deb [$option] $main $release-updates main" "deb [$option] $main $release-backports main")
-	[ -z "$security" ] || list+=("deb [$option] $security $release-security main")
+	mapfile -t list < <(tree_lines "$release")
+	[ ${#list[@]} != 0 ] || die 96 "this machine's apt knows no Debian mirror to make a root tree from"
 
 	# Documentation and drivers that no test can use
 	for path in doc man locale info; do args+=(--dpkgopt="path-exclude=/usr/share/$path/*"); done

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <utility>
+
 #include "support.hpp"
 
 namespace {
@@ -28,9 +30,14 @@ TEST(Range, wrapping_is_told_apart_from_bounds)
 	EXPECT_EQ(kiw_range_check(0, UINT64_MAX, UINT64_MAX, UINT32_MAX), KIW_RANGE_WRAP);
 }
 
+// A sum of 65 bits: whether it has the highest, and the others
+std::pair<bool, std::uint64_t> sum(std::uint64_t a, std::uint64_t b)
+{
+	return {a + b < a, a + b};
+}
+
 TEST(Range, agrees_with_wide_arithmetic)
 {
-	__extension__ typedef unsigned __int128 wide;
 	const std::uint64_t marks[] = {
 		0, 1, 2, 7, 8, 0x7fffffffffffffff, 0x8000000000000000, UINT64_MAX - 8, UINT64_MAX - 1, UINT64_MAX};
 	const std::uint32_t sizes[] = {1, 2, 7, 8, 0x7fffffff, 0xffffffff};
@@ -38,11 +45,11 @@ TEST(Range, agrees_with_wide_arithmetic)
 		for (auto len : marks) {
 			for (auto to : marks) {
 				for (auto n : sizes) {
-					const wide end = wide{to} + n;
+					const auto end = sum(to, n);
 					kiw_range expected = KIW_RANGE_OK;
-					if (end >> 64)
+					if (end.first)
 						expected = KIW_RANGE_WRAP;
-					else if (to < base || end > wide{base} + len)
+					else if (to < base || end > sum(base, len))
 						expected = KIW_RANGE_BOUNDS;
 					EXPECT_EQ(kiw_range_check(base, len, to, n), expected)
 						<< base << " " << len << " " << to << " " << n;
