@@ -55,7 +55,7 @@ static void run_here(struct errand *e)
 
 static void run_under_locks(struct errand *e)
 {
-	DEFINE_SPINLOCK(lock);
+	static DEFINE_SPINLOCK(lock);
 
 	rcu_read_lock();
 	spin_lock(&lock);
@@ -66,7 +66,7 @@ static void run_under_locks(struct errand *e)
 
 static void run_without_bh(struct errand *e)
 {
-	DEFINE_SPINLOCK(lock);
+	static DEFINE_SPINLOCK(lock);
 
 	spin_lock_bh(&lock);
 	run_errand(e);
@@ -75,7 +75,7 @@ static void run_without_bh(struct errand *e)
 
 static void run_without_interrupts(struct errand *e)
 {
-	DEFINE_SPINLOCK(lock);
+	static DEFINE_SPINLOCK(lock);
 	unsigned long flags;
 
 	spin_lock_irqsave(&lock, flags);
