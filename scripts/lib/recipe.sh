@@ -33,8 +33,14 @@ tree_lines() {
 	# The testing index of a mirror may be past its date: accepted up to 90 days, the signature is still checked.
 	[ "$release" != forky ] || option+=" valid-until-min=$((90 * 86400))"
 	echo "deb [$option] $main $release main"
-	[ "$release" = forky ] || printf "deb [$option] $main $release-%s main\n" updates backports
+	[ "$release" = forky ] || printf '%s\n' "deb [$option] $main $release-updates main" "deb [$option] $main $release-backports main"
 	[ -z "$security" ] || echo "deb [$option] $security $release-security main"
+}
+
+# tree_aptopts: mmdebstrap's options for the way to the mirror, one a line
+tree_aptopts() {
+	printf -- '--aptopt=%s\n' 'Acquire::Retries "3"' 'Acquire::Languages "none"'
+	apt-config dump | sed -nE 's/^Acquire::[a-z]+::Proxy/--aptopt=&/p'
 }
 
 # tree_packages TREE: what it holds
@@ -44,18 +50,18 @@ tree_packages() {
 
 tree_make() {
 	local name=$1 dir=$2 release=${1%-backports} debs=$CACHE/debs/$1
-	local list packages args=() path proxy start=$SECONDS
+	local list packages args path start=$SECONDS
 	host_packages mmdebstrap debian-archive-keyring
 	need_root
 	mapfile -t list < <(tree_lines "$release")
 	[ ${#list[@]} != 0 ] || die 96 "this machine's apt knows no Debian mirror to make a root tree from"
 
+	mapfile -t args < <(tree_aptopts)
 	# Documentation and drivers that no test can use
 	for path in doc man locale info; do args+=(--dpkgopt="path-exclude=/usr/share/$path/*"); done
 	for path in sound drivers/{gpu,media,net/wireless,iio,staging,bluetooth,isdn,hid}; do
 		args+=(--dpkgopt="path-exclude=/lib/modules/*/kernel/$path/*" --dpkgopt="path-exclude=/usr/lib/modules/*/kernel/$path/*")
 	done
-	while read -r proxy; do args+=(--aptopt="$proxy"); done < <(apt-config dump | grep -E '^Acquire::[a-z]+::Proxy' || :)
 	if [ "$name" != "$release" ]; then
 		printf 'Package: src:linux src:linux-signed-amd64 linux-image-* linux-headers-* linux-kbuild-* linux-base\nPin: release n=%s\nPin-Priority: 990\n' "$name" >"$dir.pin"
 		args+=(--setup-hook="mkdir -p \"\$1/etc/apt/preferences.d\" && mv '$dir.pin' \"\$1/etc/apt/preferences.d/kernel\"")
@@ -67,8 +73,7 @@ tree_make() {
 	rm -rf --one-file-system "$dir.new"
 	# INITRD=No: no initramfs is made, the guests bring their own.
 	env INITRD=No LC_ALL=C mmdebstrap --quiet --mode=root --variant=minbase --architectures=amd64 --keyring="$KEYRING" \
-		--include="$packages" --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Retries "3"' \
-		--aptopt='Acquire::Languages "none"' "${args[@]}" --skip=download/empty --skip=essential/unlink \
+		--include="$packages" --aptopt='APT::Install-Recommends "false"' "${args[@]}" --skip=download/empty --skip=essential/unlink \
 		--setup-hook='mkdir -p "$1/var/cache/apt/archives"; cp -al "'"$debs"'"/*.deb "$1/var/cache/apt/archives/" 2>/dev/null || :' \
 		--customize-hook='cp -aln "$1"/var/cache/apt/archives/*.deb "'"$debs"'/" 2>/dev/null || :' \
 		--customize-hook='mkdir -p "$1"/src "$1"/out "$1"/build "$1"/kernel "$1"/dest "$1"/ctl "$1"/siw "$1"/ccache' \

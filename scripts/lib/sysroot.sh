@@ -24,20 +24,20 @@ sysroot_need() {
 }
 
 sysroot_make() {
-	local arch=$1 dir=$2 library line link
+	local arch=$1 dir=$2 library line link args
 	library=libstdc++-$("$(sysroot_triplet "$arch")-g++" -dumpversion)-dev
 	host_packages mmdebstrap debian-archive-keyring
 	need_root
 	# The release's first: a mirror may lack others for an architecture.
 	line=$(tree_lines "$(host_release)" | head -n 1)
 	[ -n "$line" ] || die 96 "this machine's apt knows no Debian mirror to make a sysroot from"
+	mapfile -t args < <(tree_aptopts)
 	cache_forget sysroots "$dir"
 	say "making the sysroot of $arch (about a minute)"
 	mkdir -p "${dir%/*}"
 	rm -rf --one-file-system "$dir.new"
 	mmdebstrap --mode=root --variant=extract --architectures="$arch" --keyring="$KEYRING" --include="$SYSROOT_PACKAGES,$library" \
-		--aptopt='Acquire::Retries "3"' --aptopt='Acquire::Languages "none"' \
-		"$(host_release)" "$dir.new" "$line" >"$dir.log" 2>&1 ||
+		"${args[@]}" "$(host_release)" "$dir.new" "$line" >"$dir.log" 2>&1 ||
 		{ tail -n 20 "$dir.log" >&2; die 96 "making the sysroot of $arch failed (whole log: $dir.log)"; }
 	# qemu-user looks there for the paths that a program names, but not for those that links name.
 	find "$dir.new" -type l -lname '/*' | while read -r link; do

@@ -10,6 +10,7 @@
 #   no_nvme_offer NUMBER
 #   nvme_connect TRANSPORT ADDRESS SERVICE NAME [OPTION...]
 #   nvme_disk NAME NUMBER     the initiator's block device of disk NUMBER of the subsystem
+#   nvme_controller NAME      the folder in sysfs of the initiator's controller for it
 NVMET=/sys/kernel/config/nvmet
 HOST=(--hostnqn=nqn.2014-08.org.nvmexpress:uuid:11111111-1111-1111-1111-111111111111
 	--hostid=11111111-1111-1111-1111-111111111111)
@@ -47,3 +48,4 @@ nvme_disk() {
 		[ "$(cat "$block/nsid" 2>/dev/null)" != "$2" ] || echo "/dev/${block##*/}"
 	done
 }
+nvme_controller() { echo "$(dirname "$(grep -lxsF "$1" /sys/class/nvme-subsystem/*/subsysnqn)")"/nvme[0-9]; }
