@@ -739,6 +739,58 @@ TEST(Connect, AChannelGoesWhileItsThreadIsOnTheWayThere)
 	EXPECT_TRUE(waits);
 }
 
+/// poll() tells a thread of an event, whose identifier goes before the thread fetches it. Returns whether the thread
+/// waits for nothing.
+static bool an_event_goes_under_its_thread(bool blocks)
+{
+	static std::atomic<bool> acknowledged, told, done;
+	rdma_event_channel *channel = rdma_create_event_channel();
+	rdma_cm_id *id = nullptr;
+	sockaddr_in address{};
+
+	address.sin_family = AF_INET;
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	acknowledged = told = done = false;
+	EXPECT_EQ(fcntl(channel->fd, F_SETFL, blocks ? 0 : O_NONBLOCK), 0);
+	EXPECT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+	EXPECT_EQ(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&address), 1000), 0);
+	std::thread([channel] {
+		pollfd descriptor = {.fd = channel->fd, .events = POLLIN, .revents = 0};
+		rdma_cm_event *event = nullptr;
+
+		EXPECT_EQ(rdma_get_cm_event(channel, &event), 0);
+		EXPECT_EQ(rdma_ack_cm_event(event), 0);
+		acknowledged = true;
+		EXPECT_EQ(poll(&descriptor, 1, -1), 1);
+		told = true;
+		std::this_thread::sleep_for(std::chrono::milliseconds(20));
+		if (rdma_get_cm_event(channel, &event) == 0) {
+			EXPECT_EQ(rdma_ack_cm_event(event), 0);
+		}
+		done = true;
+	}).detach();
+	EXPECT_TRUE(eventually([] { return acknowledged.load(); }));
+	EXPECT_EQ(rdma_resolve_route(id, 1000), 0);
+	EXPECT_TRUE(eventually([] { return told.load(); }));
+	rdma_destroy_id(id);
+	std::this_thread::sleep_for(std::chrono::milliseconds(100));
+	const bool waits = !done;
+	rdma_destroy_event_channel(channel);
+	return waits;
+}
+
+// As rping's thread does since rdma-core 61.
+TEST(Connect, AnIdentifierGoesWhileItsThreadIsOnTheWayToItsEvent)
+{
+	bool waits = true;
+
+	// A thread that shares its CPU with others may be later.
+	for (int i = 0; i < 100 && waits; i++)
+		waits = an_event_goes_under_its_thread(true);
+	EXPECT_FALSE(waits);
+	EXPECT_FALSE(an_event_goes_under_its_thread(false));
+}
+
 // As rping's thread does where it is late. The memory of what has gone is not read.
 TEST(Connect, AThreadIsInItsChannelWhenThatGoes)
 {

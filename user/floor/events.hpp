@@ -36,6 +36,18 @@ public:
 	/// told: counts it for its object, before drop() can find that the object has no event left.
 	int take(Event *&event, void (*told)(Event &event));
 
+	/// Whether there is one that a predicate names.
+	template <typename Predicate>
+	bool has(const Predicate &predicate)
+	{
+		kiw::Guard guard(lock_);
+		Event *event = first_;
+
+		while (event && !predicate(*event))
+			event = event->next;
+		return event;
+	}
+
 	/// Takes all those that a predicate names, and gives each to a function.
 	template <typename Predicate, typename Function>
 	void drop(const Predicate &predicate, const Function &function)

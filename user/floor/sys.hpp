@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -105,6 +106,11 @@ inline pid_t gettid()
 inline bool has_thread(pid_t thread)
 {
 	return call(SYS_tgkill, ::getpid(), thread, 0) == 0;
+}
+
+inline bool is_nonblocking(int fd)
+{
+	return call(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK;
 }
 
 /// Sleeps for less than a second.

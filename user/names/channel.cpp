@@ -4,9 +4,7 @@
 #include <cerrno>
 #include <new>
 
-#include "clock.hpp"
 #include "memory.hpp"
-#include "sys.hpp"
 
 namespace kiwu {
 
@@ -77,16 +75,6 @@ void EventChannel::put()
 	kiw::Guard guard(free_lock);
 	next_free_ = first_free;
 	first_free = this;
-}
-
-void EventChannel::await_fetcher() const
-{
-	const Time end = now() + 10 * millisecond;
-	const pid_t thread = fetcher.load(std::memory_order_relaxed);
-
-	while (thread && thread != sys::gettid() && !looking.load(std::memory_order_relaxed) && now() < end &&
-		sys::has_thread(thread))
-		sys::nap(50 * microsecond);
 }
 
 void EventChannel::begin_anew()

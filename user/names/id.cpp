@@ -266,15 +266,19 @@ bool Id::tell(rdma_cm_event_type type, int status, const rdma_conn_param &param,
 
 void Id::forget_events()
 {
-	channel().queue.drop([this](Event &event) { return CmEvent::from(event).of == this; },
-		[](Event &event) {
-			CmEvent &dropped = CmEvent::from(event);
+	const auto is_its = [this](Event &event) {
+		return CmEvent::from(event).of == this;
+	};
 
-			// A request that nobody has heard of
-			if (dropped.told.listen_id)
-				from(dropped.told.id).end();
-			kiw::destroy(&dropped);
-		});
+	channel().await_fetch([&] { return !channel().queue.has(is_its); });
+	channel().queue.drop(is_its, [](Event &event) {
+		CmEvent &dropped = CmEvent::from(event);
+
+		// A request that nobody has heard of
+		if (dropped.told.listen_id)
+			from(dropped.told.id).end();
+		kiw::destroy(&dropped);
+	});
 }
 
 // --- addresses ------------------------------------------------------------------------------------
