@@ -9,6 +9,7 @@
 #include <grp.h>
 #include <iostream>
 #include <memory>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,7 +41,9 @@ Process::Process(unsigned uid, const std::function<int()> &run, const std::strin
 		return;
 	int status = 99;
 	const vt::InNamespace in(netns);
-	if (!setgroups(0, nullptr) && !setresgid(uid, uid, uid) && !setresuid(uid, uid, uid)) {
+	// Whose end the kernel tells is forgotten with the user.
+	if (!setgroups(0, nullptr) && !setresgid(uid, uid, uid) && !setresuid(uid, uid, uid) &&
+		!prctl(PR_SET_PDEATHSIG, SIGKILL)) {
 		try {
 			status = run();
 		} catch (const std::exception &e) {
@@ -66,6 +69,33 @@ int Process::status()
 	waitpid(pid_, &status, 0);
 	pid_ = -1;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+Pipe::Pipe()
+{
+	if (pipe(ends_.data()))
+		vt::fail("pipe", errno);
+}
+
+Pipe::~Pipe()
+{
+	for (const int fd : ends_)
+		close(fd);
+}
+
+void Pipe::tell(std::uint32_t number) const
+{
+	if (write(ends_[1], &number, sizeof(number)) != sizeof(number))
+		vt::fail("write", errno);
+}
+
+std::uint32_t Pipe::hear() const
+{
+	std::uint32_t number = 0;
+
+	if (read(ends_[0], &number, sizeof(number)) != sizeof(number))
+		vt::fail("read", errno);
+	return number;
 }
 
 } // namespace identity
