@@ -6,10 +6,10 @@
  * callbacks and clears sk_user_data, so that no callback finds the stream; clears qp->stream, so
  * that no doorbell does; and clears s->inbox, so that the endpoint gets no further events. It
  * abandons loans that are not over (lend.h). Posts in the kernel ring the bell under RCU, without a
- * reference: it waits for a grace period. Then it waits for bell and work, which may be queued
- * from before. Released: doorbells may still hold references; each finds s->ibqp cleared under the
- * socket lock and drops its own. Loans hold references, too. The last one frees the memory; until
- * then sock_hold() keeps that of the socket.
+ * reference: it waits for a grace period. Then it waits for bell, timer and work, which may be
+ * queued from before. Released: doorbells may still hold references; each finds s->ibqp cleared
+ * under the socket lock and drops its own. Loans hold references, too. The last one frees the
+ * memory; until then sock_hold() keeps that of the socket.
  */
 #include "attach.h"
 
@@ -52,6 +52,7 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	s->ss.neg = *neg;
 	INIT_DELAYED_WORK(&s->work, kiw_pump_work);
 	kiw_bh_work_init(&s->bell, kiw_pump_bell);
+	hrtimer_setup(&s->gather.timer, kiw_pump_gathered, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	kiw_lend_init(&s->lend);
 	INIT_LIST_HEAD(&s->srq_wait.link);
 	s->srq_wait.wake = kiw_stream_wake;
@@ -208,6 +209,7 @@ void kiw_stream_stop(struct kiw_stream *s, bool orderly)
 
 	if (s->kernel)
 		synchronize_rcu();
+	hrtimer_cancel(&s->gather.timer);
 	kiw_bh_work_cancel(&s->bell);
 	if (cancel_delayed_work_sync(&s->work))
 		kiw_stream_put(s);

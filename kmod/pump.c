@@ -100,6 +100,15 @@ static void pump_peer_gone(struct kiw_stream *s)
 		kiw_session_event(&s->ss, KIW_EV_PEER_FIN);
 }
 
+/* What the process posted before is sent before the end is judged, by pump_round(). */
+static void pump_end_of_data(struct kiw_stream *s)
+{
+	if (s->ss.tx.gathers)
+		s->rx_more = true;
+	else
+		pump_peer_gone(s);
+}
+
 /*
  * The grace of a connection by number is over, or nothing is pending any more: TCP may have sent
  * the rest while it handled the peer's FIN.
@@ -172,7 +181,7 @@ static void pump_receive(struct kiw_stream *s, bool backlog)
 		pump_lost(s);
 	else if ((sk->sk_shutdown & RCV_SHUTDOWN) && !s->fin_received && !s->rx_more &&
 		 !kiw_receive_waits(&s->ss.rx))
-		pump_peer_gone(s);
+		pump_end_of_data(s);
 	else
 		return;
 	kiw_stream_kick(s);
@@ -346,6 +355,14 @@ void kiw_pump_act(struct kiw_stream *s)
 		pump_act_end(s);
 }
 
+void kiw_pump_send_gathered(struct kiw_stream *s)
+{
+	kiw_stream_assert_held(s);
+	if (s->ss.tx.gathers && s->ss.core->state == KIW_QP_RTS)
+		pump_send(s, PUMP_BATCHES);
+	s->ss.tx.gathers = false;
+}
+
 /* One round of pending work. Return: whether there is more. */
 static bool pump_round(struct kiw_stream *s, int batches)
 {
@@ -353,6 +370,8 @@ static bool pump_round(struct kiw_stream *s, int batches)
 
 	s->due = false;
 	pump_take_back(s);
+	if (s->sk->sk_shutdown & RCV_SHUTDOWN)
+		kiw_pump_send_gathered(s);
 	/* A held message may have a receive request by now, or has waited long enough. */
 	if (s->ss.gone)
 		pump_look_again(s);
@@ -574,6 +593,22 @@ void kiw_pump_bell(struct kiw_bh_work *work)
 	bh_unlock_sock(s->sk);
 }
 
+enum hrtimer_restart kiw_pump_gathered(struct hrtimer *timer)
+{
+	struct kiw_stream *s = container_of(timer, struct kiw_stream, gather.timer);
+
+	bh_lock_sock(s->sk);
+	if (s->ibqp && sock_owned_by_user(s->sk)) {
+		kiw_gather_again(&s->gather);	/* the owner may have sent already */
+	} else if (s->ibqp && pump_callback_begin(s)) {
+		s->gather.over = true;
+		s->due = true;
+		pump_callback_end(s);
+	}
+	bh_unlock_sock(s->sk);
+	return HRTIMER_NORESTART;
+}
+
 static void pump_data_ready(struct sock *sk)
 {
 	struct kiw_stream *s;
@@ -592,9 +627,18 @@ static void pump_data_ready(struct sock *sk)
 	rcu_read_unlock();
 }
 
+/* Is there something to send, or nothing to wait for? */
+static bool pump_gathered(const struct kiw_stream *s)
+{
+	const struct tcp_sock *tp = tcp_sk(s->sk);
+
+	return s->ss.tx.gathers &&
+	       (kiw_sq_posted(&s->ss.core->sq) || tp->snd_una == tp->write_seq);
+}
+
 /*
  * TCP calls this for each ACK while SOCK_NOSPACE is set: while requests wait for one, or for loans,
- * which ACKs mostly end.
+ * which ACKs mostly end, and while the stream gathers.
  */
 static void pump_write_space(struct sock *sk)
 {
@@ -605,13 +649,13 @@ static void pump_write_space(struct sock *sk)
 	s = pump_stream_of(sk);
 	room = s && sk_stream_is_writeable(sk);
 	if (room || (s && kiw_tx_awaits(&s->ss))) {
-		if (room)
+		if (room && !s->ss.tx.gathers)
 			clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 		acked = kiw_tx_acked(&s->ss);
 		ours = pump_callback_begin(s);
 		if (ours || acked)
 			pump_take_back(s);
-		if ((room && s->ss.tx.stuck) || (acked && s->due))
+		if ((room && s->ss.tx.stuck) || (acked && s->due) || pump_gathered(s))
 			kiw_stream_kick(s);
 		if (ours)
 			pump_callback_end(s);

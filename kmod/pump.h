@@ -3,6 +3,7 @@
 #ifndef KIWARP_PUMP_H
 #define KIWARP_PUMP_H
 
+#include <linux/hrtimer.h>
 #include <linux/types.h>
 
 #include "compat.h"
@@ -57,6 +58,12 @@ void kiw_pump_call_back(struct kiw_stream *s);
 
 /** kiw_pump_bell() - run by kiw_stream_ring(); softirq */
 void kiw_pump_bell(struct kiw_bh_work *work);
+
+/** kiw_pump_gathered() - send what was gathered; callback of &struct kiw_gather.timer, softirq */
+enum hrtimer_restart kiw_pump_gathered(struct hrtimer *timer);
+
+/** kiw_pump_send_gathered() - send it before the state changes; kiw_pump_lock() */
+void kiw_pump_send_gathered(struct kiw_stream *s);
 
 void kiw_pump_work(struct work_struct *work);
 

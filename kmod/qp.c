@@ -678,15 +678,18 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 	case IB_QPS_SQD:
 		/* Requests posted before are sent before, even without a doorbell. */
 		kiw_pump_settle(s);
+		kiw_pump_send_gathered(s);
 		if (qp->core.state == KIW_QP_RTS)
 			kiw_sq_rest(&qp->core.sq);
 		busy = kiw_tx_unfinished(&s->ss);
 		kiw_session_event(&s->ss, busy ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
 		return 0;
 	case IB_QPS_SQE:
+		kiw_pump_send_gathered(s);
 		kiw_session_event(&s->ss, KIW_EV_MODIFY_TERM);
 		return 0;
 	case IB_QPS_ERR:
+		kiw_pump_send_gathered(s);
 		kiw_session_event(&s->ss, KIW_EV_MODIFY_ERR);
 		return 0;
 	default:

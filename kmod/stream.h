@@ -14,6 +14,7 @@
 #include <linux/workqueue.h>
 
 #include "compat.h"
+#include "gather.h"
 #include "inbox.h"
 #include "lend.h"
 #include "srq.h"
@@ -41,6 +42,7 @@
  * @ss: session; no other lock
  * @rx_taken: processed bytes not yet released to TCP
  * @rx_bytes, @rx_fpdus: received, as in &struct kiw_traffic
+ * @gather: posts without doorbells
  * @srq_wait: place in the line of the QP's SRQ
  * @work: work item for actions that need process context; holds a reference while queued
  * @bell: work in softirq, see kiw_stream_ring()
@@ -80,6 +82,7 @@ struct kiw_stream {
 	struct kiw_session	ss;
 
 	struct kiw_lend		lend;
+	struct kiw_gather	gather;
 	struct kiw_srq_wait	srq_wait;
 	struct delayed_work	work;
 	struct kiw_bh_work	bell;

@@ -341,7 +341,7 @@ static enum kiw_err arrive_answered(struct kiw_session *s)
 		if (!kiw_sq_complete(&s->core->sq))
 			return KIW_ERR_LOCAL_CATASTROPHE;
 	}
-	if (tx->taken)	/* it may have waited for this answer */
+	if (tx->taken || tx->gathers)	/* requests may have waited for this answer */
 		kiw_carrier_kick(s);
 	return KIW_OK;
 }

@@ -332,7 +332,8 @@ static bool tx_run(struct kiw_session *s, int budget)
 		}
 		if (tx->taken || !tx->gate || tx->stopped)
 			return false;	/* a later event looks again */
-		if (!kiw_sq_rest(sq))
+		tx->gathers = kiw_carrier_gathers(s);
+		if (tx->gathers || !kiw_sq_rest(sq))
 			return false;
 		kiw_sq_flag(sq, KIW_RING_DRAINING);
 	}

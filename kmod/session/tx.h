@@ -32,6 +32,7 @@ enum kiw_message {
  * @lost: TCP reported the end of the connection
  * @written: FPDUs hold the current Write, but not its Immediate Data
  * @acked: requests wait for acknowledgment by the peer's TCP, here and at the peer
+ * @gathers: the process rings no doorbell: the carrier gathers
  * @message: enum kiw_message
  * @rtr: KIW_RTR_* to send first, or 0
  * @off: bytes of the current message that are in FPDUs
@@ -56,6 +57,7 @@ struct kiw_tx {
 	bool			lost;
 	bool			written;
 	bool			acked;
+	bool			gathers;
 	u8			message;
 	u8			rtr;
 	u32			msn_send;

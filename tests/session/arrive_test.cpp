@@ -799,6 +799,18 @@ TEST_F(Response, LetsARequestGoOnThatWaitedForIt)
 	EXPECT_TRUE(a.kicked);
 }
 
+TEST_F(Response, SendsWhatWasGathered)
+{
+	const kiw_sge into = a.sge(0, 8);
+
+	a.gathers = true;
+	ask(KIW_WR_READ, {&into, 1});
+	EXPECT_TRUE(a.s.tx.gathers);
+	a.kicked = false;
+	expect_taken(a, tagged(KIW_OP_READ_RESP, true, into.lkey, into.addr, Bytes(8)));
+	EXPECT_TRUE(a.kicked);
+}
+
 /// The Terminate that a peer sends for a segment that begins like this
 Bytes terminate_for(kiw_err err, const Bytes &offending)
 {

@@ -380,6 +380,11 @@ int kiw_carrier_push(kiw_session *s, bool more)
 	return side(s).refuses ? side(s).refuses : side(s).push();
 }
 
+bool kiw_carrier_gathers(kiw_session *s)
+{
+	return side(s).gathers;
+}
+
 void kiw_carrier_drop(kiw_session *s)
 {
 	side(s).drops = true;

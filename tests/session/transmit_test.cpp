@@ -978,6 +978,34 @@ TEST_F(Sending, WhatIsPostedAtTheLastMomentIsFound)
 	EXPECT_EQ(flags(), std::uint32_t(KIW_RING_DRAINING));
 }
 
+TEST_F(Sending, WhileTheCarrierGathersNoDoorbellIsWanted)
+{
+	a.gathers = true;
+	write(1, 10);
+	EXPECT_FALSE(kiw_tx_run(&a.s, 4));
+	EXPECT_TRUE(a.s.tx.gathers);
+	EXPECT_EQ(flags(), std::uint32_t(KIW_RING_DRAINING));
+	EXPECT_EQ(a.completions().size(), 1U);
+	write(2, 10);
+	write(3, 10);
+	a.gathers = false;
+	EXPECT_FALSE(kiw_tx_run(&a.s, 4));
+	EXPECT_FALSE(a.s.tx.gathers);
+	EXPECT_EQ(flags(), 0U);
+	EXPECT_EQ(a.completions().size(), 3U);
+}
+
+TEST_F(Sending, NothingIsGatheredBehindARequestThatWaits)
+{
+	a.gathers = true;
+	a.core.ord = 1;
+	read(1, 10);
+	read(2, 10);
+	EXPECT_FALSE(kiw_tx_run(&a.s, 4));
+	EXPECT_TRUE(a.s.tx.taken);
+	EXPECT_FALSE(a.s.tx.gathers);
+}
+
 TEST_F(Sending, AStreamThatHasStoppedDrainsNothing)
 {
 	a.s.tx.stopped = true;

@@ -186,6 +186,12 @@ int kiw_carrier_push(kiw_session *s, bool more)
 	return result;
 }
 
+/// A doorbell is a call: nothing is gained.
+bool kiw_carrier_gathers(kiw_session *)
+{
+	return false;
+}
+
 void kiw_carrier_drop(kiw_session *s)
 {
 	kiw_batch_clear(&s->tx.batch);

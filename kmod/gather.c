@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "gather.h"
+
+#include <net/busy_poll.h>
+#include <net/tcp.h>
+
+#include "stream.h"
+
+/* Longest wait of a request, microseconds */
+#define GATHER_US 50
+/* Gatherings to leave out after one that delayed a single request; doubles to the last */
+#define GATHER_LEAVE_OUT_MIN 8
+#define GATHER_LEAVE_OUT_MAX 256
+
+void kiw_gather_again(struct kiw_gather *g)
+{
+	hrtimer_start(&g->timer, us_to_ktime(GATHER_US), HRTIMER_MODE_REL_SOFT);
+}
+
+/*
+ * Did a NIC bring the peer's packets? Within a host the poster sends faster than TCP's callback,
+ * which runs on the receiver's CPU.
+ */
+static bool gather_is_remote(const struct sock *sk)
+{
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	return READ_ONCE(sk->sk_napi_id) >= MIN_NAPI_ID;
+#else
+	return false;
+#endif
+}
+
+/* Consumers in the kernel post without a system call. */
+static bool gather_may(const struct kiw_stream *s)
+{
+	const struct tcp_sock *tp = tcp_sk(s->sk);
+
+	return !s->kernel && s->sk->sk_state == TCP_ESTABLISHED &&
+	       s->ss.core->state == KIW_QP_RTS && gather_is_remote(s->sk) &&
+	       (tp->snd_una != tp->write_seq || kiw_reads_out_len(&s->ss.tx.reads_out));
+}
+
+/* The time is over, and brought so many requests. Return: go on? */
+static bool gather_was_worth(struct kiw_gather *g, u32 got)
+{
+	if (got > 1) {
+		g->more = 0;
+	} else if (got) {
+		g->more = clamp(2 * g->more, GATHER_LEAVE_OUT_MIN, GATHER_LEAVE_OUT_MAX);
+		g->left_out = g->more;
+	}
+	return got > 1;
+}
+
+bool kiw_gather(struct kiw_stream *s)
+{
+	struct kiw_gather *g = &s->gather;
+	u32 next = s->ss.core->sq.next;
+	bool over = g->over;
+
+	kiw_stream_assert_held(s);
+	g->over = false;
+	if (!gather_may(s) || (over && !gather_was_worth(g, next - g->mark)))
+		return false;
+	if (!s->ss.tx.gathers && g->left_out) {
+		g->left_out--;
+		return false;
+	}
+	/* Not hrtimer_active(): a callback that waits for the socket lock may find nothing. */
+	if (!hrtimer_is_queued(&g->timer)) {
+		g->mark = next;
+		kiw_gather_again(g);
+	}
+	/* Acknowledgments call back, see pump.c. */
+	set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
+	return true;
+}
