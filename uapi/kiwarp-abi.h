@@ -23,8 +23,8 @@
  *   if not DRAINING: ring the doorbell <------   full barrier, load prod again: new work goes on
  *
  * The last pair is a store-load handshake: either the kernel sees the new `prod`, or the process
- * sees the flag cleared and rings. Hence the full fence on both sides. The kernel may leave the flag
- * set in an empty ring, for as long as a timer or an acknowledgement will make it look again.
+ * sees the flag cleared and rings. Hence the full fence on both sides. The kernel may leave the
+ * flag set in an empty ring while a timer or an acknowledgment will make it look again.
  *
  * Completion rings: the kernel writes slots and `prod`, the process writes `cons` and `arm`.
  *

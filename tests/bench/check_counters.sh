@@ -53,8 +53,12 @@ takes two_copies "octets copied" 2 2.05 65536
 takes no_crc "octets under CRC" -0.05 0.05
 takes two_fragments_of_32_KB allocations 1.9 2.05
 if [ $KERNELS = 2 ]; then
-	takes a_full_packet_and_the_rest "packets of left" 1.9 2.2
-	takes few_acknowledgements "packets of right" 0.5 2.5
+	# Posts behind the first are gathered: they ring no doorbell, and share packets.
+	takes few_socket_locks locks 0 0.5
+	takes shared_packets "packets of left" 1 1.9
+	takes few_acknowledgements "packets of right" 0.1 2.5
+else
+	takes one_socket_lock locks 0.95 1.05
 fi
 
 message 65536 write on
@@ -64,7 +68,7 @@ takes two_crc_passes "octets under CRC" 2 2.05 65536
 message 1048576 write off
 if [ $KERNELS = 2 ]; then
 	takes one_copy "octets copied" 1 1.05 1048576
-	takes calls_of_512_KB sends 2 4
+	takes calls_of_128_KB_or_more sends 2 12
 	takes packets_of_64_KB "packets of left" 16 20
 	takes few_acknowledgements "packets of right" 0.5 6
 else
@@ -85,7 +89,11 @@ takes no_crc "octets under CRC" -0.05 0.05
 
 message 8 write off
 takes one_system_call_for_a_list "system calls" 0.9 1.1 0.03125
-takes one_call_to_send_for_a_list sends 0.9 1.1 0.03125
+if [ $KERNELS = 2 ]; then
+	takes a_call_to_send_for_several_lists sends 0.1 0.9 0.03125
+else
+	takes one_call_to_send_for_a_list sends 0.9 1.1 0.03125
+fi
 
 # What a callback takes out of a socket that somebody has locked is released when TCP can announce the room.
 closing_windows() { left nstat -asz TcpExtTCPWantZeroWindowAdv | awk '$1 == "TcpExtTCPWantZeroWindowAdv" { print $2 }'; }
