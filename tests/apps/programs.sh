@@ -78,7 +78,7 @@ perftest_test() {
 		family=(--ipv6-addr)
 		"$tool" --help 2>&1 | grep -q -- --ipv6-addr || { skip "$name" "this version of $tool knows no IPv6"; return; }
 	fi
-	for try in {1..10}; do
+	for try in {1..30}; do
 		result=$(PORT=18515 pair "$name" "$tool" -R -F "${family[@]}" "$@" -- "$tool" -R -F "${family[@]}" "$@" "$A" 2>&1)
 		grep -q 'RDMA_CM_EVENT_REJECTED; error: -111' <<<"$result" ||
 			died_of_retrying "$(sed -n "1s/^not ok $name: //p" <<<"$result")" "$tool" || break
