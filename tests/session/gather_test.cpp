@@ -7,10 +7,9 @@
 #include <deque>
 #include <functional>
 #include <gtest/gtest.h>
+#include <iostream>
 #include <map>
 #include <string>
-#include <tuple>
-#include <vector>
 
 namespace {
 
@@ -25,10 +24,10 @@ struct Form {
 };
 
 constexpr std::uint8_t posts = 3;
-/// Unacknowledged packets from which on the model gathers; each request makes as many
-constexpr std::uint8_t much = 2;
+/// Packets that each look puts on their way
+constexpr std::uint8_t packets = 2;
 
-enum class Process : std::uint8_t { idle, published, loading, ringing, inside, done };
+enum class Process : std::uint8_t { idle, published, ringing, inside, done };
 enum class Look : std::uint8_t { none, begins, takes, decides, rests, again, ends };
 enum class By : std::uint8_t { none, process, work, softirq, timer };
 enum class Timer : std::uint8_t { idle, queued, fired };
@@ -88,6 +87,12 @@ private:
 
 	/// Whether a thread owns the socket
 	static bool is_owned(const State &s) { return s.by == By::process || s.by == By::work; }
+
+	/// Whether an acknowledgment has the session look: there is something to send, or nothing to wait for.
+	static bool is_called_back(const State &s)
+	{
+		return s.calls_back && s.gathers && (s.prod != s.next || !s.unacked);
+	}
 
 	/// A request is there, and nobody will look but on an acknowledgment.
 	static bool is_bad(const State &s)
@@ -158,7 +163,7 @@ private:
 			break;
 		case Look::takes:
 			if (s.prod != s.next)
-				to("take", [](State &n) { n.next = n.prod, n.unacked = much; });
+				to("take", [](State &n) { n.next = n.prod, n.unacked = packets; });
 			else
 				to("ring is empty", [](State &n) { n.look = Look::decides; });
 			break;
@@ -188,7 +193,7 @@ private:
 
 		n.over = n.gathers = false;
 		n.look = Look::rests;
-		if (!form_.gathers || n.unacked < much || (over && !worth))
+		if (!form_.gathers || !n.unacked || (over && !worth))
 			return;
 		if (!is_queued)
 			n.mark = n.next, n.timer = Timer::queued;
@@ -201,8 +206,7 @@ private:
 	{
 		if (is_owned(n) && n.backlog) {
 			n.backlog = false;
-			if (n.calls_back && n.gathers && n.prod != n.next)
-				n.work = true;
+			n.work |= is_called_back(n);
 		}
 		if (n.process == Process::inside)
 			n.process = Process::idle;
@@ -217,7 +221,7 @@ private:
 		else if (s.look == Look::none)
 			to("ACK", [](State &n) {
 				n.unacked--;
-				if (n.calls_back && n.gathers && n.prod != n.next)
+				if (is_called_back(n))
 					n.by = By::softirq, n.look = Look::begins;
 			});
 	}

@@ -740,17 +740,17 @@ TEST(Connect, AChannelGoesWhileItsThreadIsOnTheWayThere)
 }
 
 /// poll() tells a thread of an event, whose identifier goes before the thread fetches it. Returns whether the thread
-/// waits for nothing.
+/// fetched it. If not, it waits for nothing where the channel blocks.
 static bool an_event_goes_under_its_thread(bool blocks)
 {
-	static std::atomic<bool> acknowledged, told, done;
+	static std::atomic<bool> acknowledged, told, fetched, done;
 	rdma_event_channel *channel = rdma_create_event_channel();
 	rdma_cm_id *id = nullptr;
 	sockaddr_in address{};
 
 	address.sin_family = AF_INET;
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	acknowledged = told = done = false;
+	acknowledged = told = fetched = done = false;
 	EXPECT_EQ(fcntl(channel->fd, F_SETFL, blocks ? 0 : O_NONBLOCK), 0);
 	EXPECT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
 	EXPECT_EQ(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&address), 1000), 0);
@@ -766,6 +766,7 @@ static bool an_event_goes_under_its_thread(bool blocks)
 		std::this_thread::sleep_for(std::chrono::milliseconds(20));
 		if (rdma_get_cm_event(channel, &event) == 0) {
 			EXPECT_EQ(rdma_ack_cm_event(event), 0);
+			fetched = true;
 		}
 		done = true;
 	}).detach();
@@ -774,21 +775,25 @@ static bool an_event_goes_under_its_thread(bool blocks)
 	EXPECT_TRUE(eventually([] { return told.load(); }));
 	rdma_destroy_id(id);
 	std::this_thread::sleep_for(std::chrono::milliseconds(100));
-	const bool waits = !done;
+	const bool was_fetched = fetched;
+	EXPECT_TRUE(blocks || eventually([] { return done.load(); }));
 	rdma_destroy_event_channel(channel);
-	return waits;
+	return was_fetched;
 }
 
 // As rping's thread does since rdma-core 61.
 TEST(Connect, AnIdentifierGoesWhileItsThreadIsOnTheWayToItsEvent)
 {
-	bool waits = true;
+	bool fetched = false, waited = true;
 
-	// A thread that shares its CPU with others may be later.
-	for (int i = 0; i < 100 && waits; i++)
-		waits = an_event_goes_under_its_thread(true);
-	EXPECT_FALSE(waits);
-	EXPECT_FALSE(an_event_goes_under_its_thread(false));
+	// A thread that shares its CPU with others may be later, the end of an identifier too.
+	for (int i = 0; i < 100 && !fetched; i++)
+		fetched = an_event_goes_under_its_thread(true);
+	EXPECT_TRUE(fetched);
+	// A thread of a channel that doesn't block isn't waited for: it finds nothing.
+	for (int i = 0; i < 100 && waited; i++)
+		waited = an_event_goes_under_its_thread(false);
+	EXPECT_FALSE(waited);
 }
 
 // As rping's thread does where it is late. The memory of what has gone is not read.
