@@ -40,8 +40,10 @@ struct kiw_region;
 struct kiw_stream;
 struct mm_struct;
 
-/* Shortest message to lend, bytes: a copy of less costs less than to wait for the ACK */
+/* Shortest request to lend, bytes: of less, a copy completes sooner than the ACK comes */
 #define KIW_LEND_MIN (256U << 10)
+/* Shortest message to lend if others are posted behind it, and shortest Read Response */
+#define KIW_LEND_MIN_MANY (64U << 10)
 /* Most regions of a loan */
 #define KIW_LOAN_REGIONS 4
 

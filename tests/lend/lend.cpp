@@ -371,6 +371,73 @@ int keep(Client &c, int seconds)
 	return 0;
 }
 
+// Messages of 64 KB. What of them is lent, the caller sees; they are read back in parts that never are.
+constexpr std::size_t short_message = 64 << 10;
+
+void expect_short(Client &c, Memory &sink, std::uint64_t number)
+{
+	constexpr std::size_t part = short_message / 4;
+	std::vector<std::uint8_t> wanted(short_message);
+	const std::size_t base = number * short_message;
+
+	pattern(wanted.data(), short_message, number);
+	for (std::size_t at = 0; at < short_message; at += part) {
+		c.post(IBV_WR_RDMA_READ, {sink.sge(base + at, part)}, base + at, number);
+		c.complete(number);
+	}
+	check(std::equal(wanted.begin(), wanted.end(), sink.at(base)), "compare");
+}
+
+int short_writes(Client &c, bool together)
+{
+	constexpr std::uint64_t number = 32;
+	Memory source(c.id->pd, area), sink(c.id->pd, area);
+	std::array<ibv_sge, number> sges;
+	std::array<ibv_send_wr, number> list = {};
+	ibv_send_wr *bad;
+
+	for (std::uint64_t i = 0; i < number; i++) {
+		pattern(source.at(i * short_message), short_message, i);
+		sges[i] = source.sge(i * short_message, short_message);
+		list[i] = {.wr_id = i,
+			.next = together && i + 1 < number ? &list[i + 1] : nullptr,
+			.sg_list = &sges[i],
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED};
+		list[i].wr.rdma = {c.remote.address + i * short_message, c.remote.rkey};
+	}
+	for (std::uint64_t i = 0; i < number; i++) {
+		if (i == 0 || !together)
+			check(ibv_post_send(c.id->qp, &list[i], &bad) == 0, "ibv_post_send");
+		c.complete(i);
+		// Until the peer has acknowledged it
+		if (!together)
+			std::this_thread::sleep_for(std::chrono::milliseconds(20));
+	}
+	std::memset(source.at(0), 0xee, number * short_message);
+	for (std::uint64_t i = 0; i < number; i++)
+		expect_short(c, sink, i);
+	return 0;
+}
+
+int short_reads(Client &c)
+{
+	Memory source(c.id->pd, area), sink(c.id->pd, area);
+
+	pattern(source.at(0), area, 3);
+	for (std::size_t at = 0; at < area / 4; at += short_message / 4) {
+		c.post(IBV_WR_RDMA_WRITE, {source.sge(at, short_message / 4)}, at, at);
+		c.complete(at);
+	}
+	for (std::size_t at = 0; at < area / 4; at += short_message) {
+		c.post(IBV_WR_RDMA_READ, {sink.sge(at, short_message)}, at, at);
+		c.complete(at);
+	}
+	check(std::equal(source.at(0), source.at(area / 4), sink.at(0)), "compare");
+	return 0;
+}
+
 // TCP takes a whole message at once only when it has sent much before.
 void warm_up(Client &c, Memory &memory)
 {
@@ -658,7 +725,7 @@ int main(int argc, char **argv)
 	const bool counts = what == "keep" || what == "many";
 	const std::string_view plain[] = {"deregister", "deregister-two", "pieces", "atomic", "atomic-among",
 		"slow-deregister", "slow-read", "dead-deregister", "dead-destroy", "dead-exit", "dead-hold",
-		"dead-error"};
+		"dead-error", "short-writes", "short-writes-together", "short-reads"};
 	if (std::ranges::find(plain, what) == std::end(plain) && !(argc == 5 && (counts || what == "last-words"))) {
 		std::fprintf(stderr, "usage: lend ADDRESS PORT serve|keep SECONDS|many COUNT|last-words WAY|CASE\n");
 		return 2;
@@ -669,6 +736,10 @@ int main(int argc, char **argv)
 	Client c(argv[1], argv[2], what == "atomic-among");
 	if (what == "keep")
 		return keep(c, number);
+	if (what.starts_with("short-writes"))
+		return short_writes(c, what == "short-writes-together");
+	if (what == "short-reads")
+		return short_reads(c);
 	if (what == "deregister")
 		return deregister(c);
 	if (what == "deregister-two")
