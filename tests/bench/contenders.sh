@@ -3,7 +3,7 @@
 #
 # measure_METHOD CONTENDER ITERATIONS measures one run of the cell that the variables group, kind, octets, mtu, crc, qps, cpus and
 # link describe. It sets "value" and, where that isn't iterations per second, "pace"; or "reason", and returns false. "note" is what
-# a reader of the value has to know.
+# a reader of the value has to know. Where the value is a median of the run, "mean" and "p99" are its mean and 99th percentile.
 
 # Left device, right device, address in right
 declare -A LEFT_DEV=([ours]=kiw0 [plain]=kiw0 [module]=kiw0 [library]=kiwu0 [siw]=siw0 [rxe]=rxe0)
@@ -275,7 +275,7 @@ measure_pipe() {
 	pace=$value
 }
 
-# measure_latency: microseconds, median; half of a round trip, except for Reads and atomics
+# measure_latency: microseconds; half of a round trip, except for Reads and atomics
 measure_latency() {
 	local n=$2 options=() mode=spinning tool=ib_${kind%_events}_lat
 	case $1.$kind in
@@ -296,9 +296,9 @@ measure_latency() {
 	if [ "$1" = tcp ]; then
 		both $TOOLS/bench_pingpong $mode server "${ADDRESS[tcp]}" "$port" "$octets" "$n" -- \
 			$TOOLS/bench_pingpong $mode client "${ADDRESS[tcp]}" "$port" "$octets" "$n" || return
-		figure "$(cat "$WORK/client")" 1 0.1 1000000 1
+		latency_figures "$(cat "$WORK/client")" 1 2 3
 	else
-		perftest "$1" "$tool" "$n" "${options[@]}" && figure "$line" 5 0.1 1000000 1
+		perftest "$1" "$tool" "$n" "${options[@]}" && latency_figures "$line" 5 6 8
 	fi || return
 	pace=$(awk -v v="$value" 'BEGIN { print 1e6 / (2 * v) }')
 }
@@ -324,14 +324,14 @@ datagrams() {
 # arrived FIELD: a note if that field of "line" says that less has come than was sent
 arrived() { note=$(awk -v f="$1" '$f < 99.95 { printf "%.1f %% arrived", $f }' <<<"$line"); }
 
-# measure_datagram_latency: microseconds, median; half of a round trip. Who waits polls, for Writes through a connection the memory.
+# measure_datagram_latency: microseconds; half of a round trip. Who waits polls, for Writes through a connection the memory.
 measure_datagram_latency() {
 	if [ "$KERNELS$(nproc)" = 11 ]; then
 		reason="one processor can't run two that poll"
 		return 1
 	fi
 	local tracer=(taskset -c 0) server_tracer=(taskset -c $(($(nproc) - 1)))
-	datagrams "$1" latency --count "$2" && figure "$line" 1 0.1 1000000 1 || return
+	datagrams "$1" latency --count "$2" && latency_figures "$line" 1 2 3 || return
 	pace=$(awk -v v="$value" 'BEGIN { print 1e6 / (2 * v) }')
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 // Datagram queue pairs, and Writes over datagrams, beside the same through a connection:
 //
-//   latency   messages that are answered; prints half of the median round trip in microseconds
+//   latency   messages that are answered; prints median, mean and 99th percentile of half a round trip in microseconds
 //   flow      as many messages as go for some time; prints how many octets and messages have come in a second, and of
 //   100 octets
 //             how many
@@ -13,13 +13,13 @@
 // ADDRESS and PORT are for the TCP connection by which both ends agree, which is best another link than what is
 // measured.
 #include "control.hpp"
+#include "latency.hpp"
 #include "program.hpp"
 #include "verbs.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <iomanip>
 #include <iostream>
 #include <map>
 #include <vector>
@@ -146,7 +146,7 @@ void ask(const Options &o, const Socket &control)
 {
 	const Ticks clock;
 	PingPong end(o, control, false);
-	std::vector<std::uint64_t> trips(o.count);
+	std::vector<double> trips(o.count);
 
 	(void)bench::hear<char>(control);
 	for (unsigned i = 0; i < o.count + warm_up; i++) {
@@ -155,11 +155,9 @@ void ask(const Options &o, const Socket &control)
 		end.send(i);
 		end.receive(i);
 		if (i >= warm_up)
-			trips[i - warm_up] = Ticks::now() - start;
+			trips[i - warm_up] = clock.seconds(Ticks::now() - start) * 1e6;
 	}
-	const auto middle = trips.begin() + std::ptrdiff_t(trips.size() / 2);
-	std::nth_element(trips.begin(), middle, trips.end());
-	std::cout << std::fixed << std::setprecision(3) << clock.seconds(*middle) / 2 * 1e6 << '\n';
+	std::cout << bench::latency_of(std::move(trips)) << '\n';
 }
 
 // --- flow -----------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ sample() {
 
 # turn REPETITION CONTENDER: one run of one contender in the cell that the variables name
 turn() {
-	local rep=$1 contender=$2 key n measure=$method value='' pace='' reason='' note='' line='' counter per_message
+	local rep=$1 contender=$2 key n measure=$method value='' mean='' p99='' pace='' reason='' note='' line='' counter per_message
 	key="$method $contender $kind $octets $mtu $crc $qps $cpus${link:+ $link}"
 	[ -z "${broken[$key]:-}" ] || return 0
 	if [ -n "${absent[$contender]:-}" ]; then
@@ -66,7 +66,7 @@ turn() {
 			sample contender="$contender" rep="$rep" counter="$counter" value="${value# }" iterations="$n"
 		done <<<"$per_message"
 	else
-		sample contender="$contender" rep="$rep" value="$value" iterations="$n" ${note:+note="$note"}
+		sample contender="$contender" rep="$rep" value="$value" ${mean:+mean="$mean" p99="$p99"} iterations="$n" ${note:+note="$note"}
 	fi
 }
 

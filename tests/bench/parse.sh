@@ -12,6 +12,11 @@ figure() {
 	[ -n "$value" ]
 }
 
+# latency_figures LINE MEDIAN MEAN P99: sets "value", "mean" and "p99" to these fields of a line, microseconds
+latency_figures() {
+	figure "$1" "$4" 0.1 1000000 1 && p99=$value && figure "$1" "$3" 0.1 1000000 1 && mean=$value && figure "$1" "$2" 0.1 1000000 1
+}
+
 # perftest_line FILE OCTETS ITERATIONS: sets "line" to the line of figures in what perftest has written
 perftest_line() {
 	line=$(grep -E "^ *$2 +$3 " "$1" | head -n 1)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 // TCP ping-pong: what the latency of RDMA is compared with. Client and server send each other a message in turns; each
-// reads either blocking, or spinning on a receive call that returns at once. Prints half of the median round trip in
-// microseconds.
+// reads either blocking, or spinning on a receive call that returns at once. Prints median, mean and 99th percentile of
+// half a round trip in microseconds.
+#include "latency.hpp"
 #include "program.hpp"
 
-#include <algorithm>
 #include <chrono>
-#include <iomanip>
 #include <iostream>
 #include <vector>
 #include <x86intrin.h>
@@ -73,20 +72,19 @@ void ask(const Options &o, const bench::Socket &s)
 	const auto ticks = __rdtsc() - start_ticks;
 	const std::chrono::duration<double, std::micro> spent = clock::now() - start;
 
-	std::vector<std::uint64_t> trips(o.rounds);
+	std::vector<double> trips(o.rounds);
 	for (unsigned i = 0; i < o.rounds; i++)
-		trips[i] = stamps[i + 1] - stamps[i];
-	const auto middle = trips.begin() + std::ptrdiff_t(trips.size() / 2);
-	std::nth_element(trips.begin(), middle, trips.end());
-	std::cout << std::fixed << std::setprecision(3) << double(*middle) / 2 * spent.count() / double(ticks) << '\n';
+		trips[i] = double(stamps[i + 1] - stamps[i]) * spent.count() / double(ticks);
+	std::cout << bench::latency_of(std::move(trips)) << '\n';
 }
 
 } // namespace
 
 int main(int argc, char **argv)
 try {
-	bench::Program program("TCP ping-pong; prints half of the median round trip in microseconds", "bench_pingpong",
-		{"blocking", "spinning"});
+	bench::Program program(
+		"TCP ping-pong; prints median, mean and 99th percentile of half a round trip in microseconds",
+		"bench_pingpong", {"blocking", "spinning"});
 	Options o{};
 
 	program.app().add_option("OCTETS", o.octets)->required()->check(CLI::Range(1, 1 << 20));

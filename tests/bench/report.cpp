@@ -62,6 +62,12 @@ Json row(const Cell &cell, const Runs &ours, const Rival &rival, const Json &abo
 	r["ratio"] = number(ratio);
 	r["ratio_min"] = ratio ? Json(ratio->min) : Json(nullptr);
 	r["ratio_max"] = ratio ? Json(ratio->max) : Json(nullptr);
+	if (group.is_latency()) {
+		r["ours_mean"] = number(spread(ours.means));
+		r["ours_p99"] = number(spread(ours.p99s));
+		r["peer_mean"] = number(spread(rival.runs.means));
+		r["peer_p99"] = number(spread(rival.runs.p99s));
+	}
 	r["better"] = group.higher_is_better ? "higher" : "lower";
 	r["target"] = rival.target ? Json(rival.target->text()) : Json(nullptr);
 	r["met"] = good ? Json(*good) : Json(nullptr);
@@ -80,6 +86,18 @@ std::string value_cell(const Runs &runs)
 	if (s)
 		return figure(s->median) + (runs.note.empty() ? "" : " (" + runs.note + ")");
 	return runs.problem.empty() ? "-" : runs.problem;
+}
+
+/// Cells for the value and, of latencies, for what else is known of the runs
+std::string value_cells(const Group &group, const Runs &runs)
+{
+	const auto cell = [](const std::optional<Spread> &s) {
+		return s ? figure(s->median) : "-";
+	};
+
+	if (!group.is_latency())
+		return value_cell(runs);
+	return value_cell(runs) + " | " + cell(spread(runs.means)) + " | " + cell(spread(runs.p99s));
 }
 
 std::string ratio_cell(const Runs &ours, const Rival &rival)
@@ -105,12 +123,14 @@ bool has(const Results &results, const std::string &name, int hosts)
 std::string table(const Results &results, const std::string &name, int hosts)
 {
 	const auto &group = group_of(name);
+	const char *const names = group.is_latency() ? " | mean | 99 %" : "";
+	const char *const rules = group.is_latency() ? "|---:|---:" : "";
 	std::ostringstream out;
 
 	out << "### " << group.title << ", " << hosts_name(hosts) << ", " << group.unit << ": "
-	    << (group.higher_is_better ? "higher" : "lower")
-	    << " is better\n\n| | CRC | MTU | kiwarp | against | has | ratio | target | met |\n"
-	    << "|---|---|---:|---:|---|---:|---:|---:|---|\n";
+	    << (group.higher_is_better ? "higher" : "lower") << " is better\n\n"
+	    << "| | CRC | MTU | kiwarp" << names << " | against | has" << names << " | ratio | target | met |\n"
+	    << "|---|---|---:|---:" << rules << "|---|---:" << rules << "|---:|---:|---|\n";
 	for (const auto &[cell, contenders] : results) {
 		if (cell.group != name || cell.hosts != hosts || !cell.of_kiwarp())
 			continue;
@@ -118,9 +138,10 @@ std::string table(const Results &results, const std::string &name, int hosts)
 
 		for (const auto &rival : rivals(results, cell)) {
 			out << "| " << short_name(cell) << " | " << cell.crc << " | " << cell.mtu << " | "
-			    << value_cell(ours) << " | " << rival.name << " | " << value_cell(rival.runs) << " | "
-			    << ratio_cell(ours, rival) << " | " << (rival.target ? rival.target->text() : "") << " | "
-			    << met_word(rival, met(ours, rival)) << " |\n";
+			    << value_cells(group, ours) << " | " << rival.name << " | "
+			    << value_cells(group, rival.runs) << " | " << ratio_cell(ours, rival) << " | "
+			    << (rival.target ? rival.target->text() : "") << " | " << met_word(rival, met(ours, rival))
+			    << " |\n";
 		}
 	}
 	return out.str();

@@ -155,13 +155,17 @@ Results sort_out(const Json &samples)
 			runs.problem = "can't run here: " + s.at("absent").get<std::string>();
 		else
 			runs.problem = "failed: " + s.at("failed").get<std::string>();
+		if (s.contains("mean")) {
+			runs.means.push_back(s.at("mean"));
+			runs.p99s.push_back(s.at("p99"));
+		}
 	}
 	return results;
 }
 
 const Runs &find(const Results &results, const Cell &cell, const std::string &contender)
 {
-	static const Runs none{.values = {}, .problem = "not run", .note = ""};
+	static const Runs none{.values = {}, .means = {}, .p99s = {}, .problem = "not run", .note = ""};
 	const auto contenders = results.find(cell);
 
 	if (contenders == results.end() || !contenders->second.contains(contender))

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace bench {
@@ -36,9 +37,11 @@ struct Cell {
 	[[nodiscard]] bool of_kiwarp() const { return !kind.starts_with("stream"); }
 };
 
-/// One contender's runs of a cell: values by repetition, what kept it from having more, and what is special about them
+/// One contender's runs of a cell: values by repetition, what kept it from having more, and what is special about them.
+/// A value of a latency is the median of its run, of which mean and 99th percentile are known, too.
 struct Runs {
 	std::map<int, double> values;
+	std::vector<double> means, p99s;
 	std::string problem;
 	std::string note;
 };
@@ -70,6 +73,9 @@ struct Group {
 	const char *title;
 	const char *unit;
 	bool higher_is_better;
+
+	/// Of a run there are a median, a mean and a 99th percentile.
+	[[nodiscard]] bool is_latency() const { return std::string_view(name).ends_with("latency"); }
 };
 const Group &group_of(const std::string &name);
 

@@ -4,6 +4,7 @@
 //
 // Processor time is that of a process with both ends in one thread, the library's own thread included: it doesn't
 // depend on what else the host does. Latency is that of two processes, each bound to a CPU.
+#include "latency.hpp"
 #include "socket.hpp"
 
 #include <CLI/CLI.hpp>
@@ -16,6 +17,7 @@
 #include <iomanip>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <sched.h>
@@ -37,9 +39,25 @@ struct Options {
 	std::string crc;
 };
 
+/// Of one run: a value, which of latencies is the median
+struct Figures {
+	Figures(double v) : value(v) {}
+	Figures(const Latency &l) : value(l.median), latency(l) {}
+
+	double value;
+	std::optional<Latency> latency;
+};
+
+/// Members of a JSON object
+std::ostream &operator<<(std::ostream &out, const Figures &f)
+{
+	out << R"("value": )" << f.value;
+	return f.latency ? out << R"(, "mean": )" << f.latency->mean << R"(, "p99": )" << f.latency->p99 : out;
+}
+
 /// The line for one run. Sockets know neither kinds of operation nor a CRC.
 void sample(const Options &o, const char *group, const char *kind, std::size_t octets, const char *contender,
-	unsigned rep, double value)
+	unsigned rep, const Figures &figures)
 {
 	const bool tcp = std::string(contender) == "tcp";
 
@@ -49,7 +67,7 @@ void sample(const Options &o, const char *group, const char *kind, std::size_t o
 	std::cout << std::fixed << std::setprecision(4) << R"({"group": ")" << group << R"(", "hosts": 1, "kind": ")"
 		  << kind << R"(", "octets": )" << octets << R"(, "mtu": 65536, "crc": ")" << (tcp ? "none" : o.crc)
 		  << R"(", "qps": 1, "cpus": )" << (std::string(group) == "user-latency" ? 2 : 1)
-		  << R"(, "contender": ")" << contender << R"(", "rep": )" << rep << R"(, "value": )" << value << "}\n";
+		  << R"(, "contender": ")" << contender << R"(", "rep": )" << rep << ", " << figures << "}\n";
 }
 
 // --- connections ----------------------------------------------------------------------------------
@@ -318,8 +336,8 @@ struct Player {
 	std::function<void(unsigned round)> give, take;
 };
 
-/// Half of the median round trip, microseconds
-double play(const Player &player)
+/// Microseconds
+Latency play(const Player &player)
 {
 	using clock = std::chrono::steady_clock;
 	std::vector<double> times;
@@ -332,9 +350,7 @@ double play(const Player &player)
 		if (i >= warm_up)
 			times.push_back(std::chrono::duration<double, std::micro>(clock::now() - start).count());
 	}
-	const auto middle = times.begin() + std::ptrdiff_t(times.size() / 2);
-	std::nth_element(times.begin(), middle, times.end());
-	return *middle / 2;
+	return latency_of(std::move(times));
 }
 
 void answer(const Player &player)
@@ -448,7 +464,7 @@ void serve(Game game, const Socket &socket, int port_to)
 	answer(player_of(game, *end));
 }
 
-double ask(Game game, const Socket &socket, int port_from)
+Latency ask(Game game, const Socket &socket, int port_from)
 {
 	bind_to(0);
 	if (game == Game::tcp || game == Game::tcp_blocking) {
@@ -463,13 +479,13 @@ double ask(Game game, const Socket &socket, int port_from)
 	return play(player_of(game, *end));
 }
 
-/// In two new processes: after fork(), a device is its opener's alone. Returns the client's figure.
-double run(Game game)
+/// In two new processes: after fork(), a device is its opener's alone. Returns the client's figures.
+Latency run(Game game)
 {
 	const Socket socket = listen_here();
 	std::array<int, 2> port{}, figure{};
 	std::array<pid_t, 2> children{};
-	double value = 0;
+	Latency value{};
 
 	check(pipe2(port.data(), O_CLOEXEC) == 0 && pipe2(figure.data(), O_CLOEXEC) == 0, "pipe");
 	for (const bool server : {true, false}) {
