@@ -379,14 +379,18 @@ measure_broadcast() {
 		figure "$line" 1 0.0001 1000000 1e-6 && arrived 3
 }
 
-# measure_rate: thousands of messages per second, a list of 32 requests at a time. TCP may put several of its messages in a
-# segment, as it does unless it is told not to.
+# measure_rate: thousands of messages per second, by single requests or by lists of 32. TCP sends one message at a time, of which it
+# may put several in a segment, as it does unless it is told not to; or the octets of 32 messages at a time.
 measure_rate() {
-	if [ "$1" = tcp ]; then
-		bench_tcp "$2" messages --octets "$octets" && figure "$line" 1 0.01 1000000000 0.001
-	else
-		perftest "$1" "ib_${kind}_bw" "$2" -l 32 && figure "$line" 5 0.00001 1000000 1000
-	fi || return
+	local options=(-N)
+	case $1.$kind in
+	tcp.stream_single) bench_tcp "$2" messages --octets "$octets" && figure "$line" 1 0.01 1000000000 0.001 ;;
+	tcp.stream_list) bench_tcp $(($2 / 32)) messages --octets $((32 * octets)) && figure "$line" 1 0.01 1000000000 0.032 ;;
+	*)
+		[ "$kind" = write_single ] || options=(-l 32)
+		perftest "$1" ib_write_bw "$2" "${options[@]}" && figure "$line" 5 0.00001 1000000 1000
+		;;
+	esac || return
 	pace=${value}e3
 }
 

@@ -131,10 +131,17 @@ group_pipe() {
 }
 
 group_rate() {
+	local rep how
 	the_group rate rate
 	octets=8
 	echo "rate"
-	rounds
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for how in list single; do
+			kind=write_$how
+			turns ours siw
+			stream_turns stream_$how tcp
+		done
+	done
 }
 
 group_connections() {

@@ -54,8 +54,10 @@ constexpr Rule rules[] = {
 	{1, "bandwidth", "", 65536, 0, "off", "tcp", at_least(1.2)},
 	{1, "bandwidth", "", 1048576, 0, "off", "tcp", at_least(0.8)},
 	{1, "bandwidth", "", 0, 0, "off", "siw", at_least(5)},
-	{1, "rate", "", 0, 0, "off", "tcp", at_least(5)},
-	{1, "rate", "", 0, 0, "off", "siw", at_least(3)},
+	{0, "rate", "write_list", 0, 0, "off", "tcp", at_least(1)},
+	{1, "rate", "write_list", 0, 0, "off", "single", at_least(5)},
+	{1, "rate", "write_list", 0, 0, "off", "siw", at_least(3)},
+	{0, "rate", "write_single", 0, 0, "off", "tcp", at_least(2)},
 	{1, "connections", "", 0, 0, "", "tcp", at_least(0.5)},
 	{1, "connections", "", 0, 0, "", "siw", at_least(2)},
 	{1, "memory", "idle", 0, 0, "", "tcp", at_most(1, 8)},
@@ -124,15 +126,13 @@ std::optional<Target> target_of(const Cell &c, std::string_view rival)
 	return std::nullopt;
 }
 
-bool is_latency(const Cell &c)
-{
-	return c.group == "latency" || c.group == "user-latency";
-}
-
 /// The cell in which those compete that know neither kinds of operation nor a CRC
 Cell stream_cell(Cell c)
 {
-	c.kind = is_latency(c) && c.kind.ends_with("_events") ? "stream_events" : "stream";
+	if (c.group == "rate")
+		c.kind = c.kind == "write_list" ? "stream_list" : "stream_single";
+	else
+		c.kind = group_of(c.group).is_latency() && c.kind.ends_with("_events") ? "stream_events" : "stream";
 	c.crc = "none";
 	return c;
 }
@@ -154,18 +154,20 @@ Runs tcp_runs(const Results &results, const Cell &c)
 	return runs;
 }
 
+constexpr const char *single_sends = "TCP, a send for each";
+
 std::string tcp_name(const Cell &c)
 {
 	if (c.group == "latency" && c.kind == "read")
 		return "TCP, spinning, whole round trip";
-	if (is_latency(c))
+	if (group_of(c.group).is_latency())
 		return c.kind.ends_with("_events") ? "TCP, blocking" : "TCP, spinning";
 	if (c.group.starts_with("storage"))
 		return c.kind.starts_with("nvme_") ? "NVMe/TCP" : "NFS over TCP";
 	if (c.group.starts_with("user-"))
 		return "TCP, send and recv";
 	if (c.group == "rate")
-		return "TCP, one socket's sends";
+		return c.kind == "write_list" ? "TCP, a send for 32" : single_sends;
 	if (c.group == "connections" || c.group == "memory")
 		return "TCP sockets";
 	return "TCP, iperf3";
@@ -244,6 +246,12 @@ std::vector<Rival> rivals(const Results &results, const Cell &c)
 	add("siw", "siw", find(results, c, "siw"));
 	add("rxe", "rxe (RoCE)", find(results, c, "rxe"));
 	add("tcp", tcp_name(c), tcp_runs(results, c));
+	if (c.group == "rate" && c.kind == "write_list") {
+		Cell single = c;
+
+		single.kind = "write_single";
+		add("single", single_sends, tcp_runs(results, single));
+	}
 	if (c.group == "pipe")
 		add("pipe", "what the link carries", find(results, stream_cell(c), "pipe"));
 	// Which of the others compete is up to what was run: they have a cell of their own there.

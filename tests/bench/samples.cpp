@@ -16,7 +16,7 @@ constexpr std::array groups{
 	Group{"bandwidth", "Bandwidth", "MB/s", true},
 	Group{"pipe", "Bandwidth of a slower link", "MB/s", true},
 	Group{"latency", "Latency", "us", false},
-	Group{"rate", "Small messages, posted in lists", "thousand/s", true},
+	Group{"rate", "Small messages", "thousand/s", true},
 	Group{"connections", "Connections made and closed", "1/s", true},
 	Group{"cpu", "Processor time for data moved", "s/GB", false},
 	Group{"memory", "Kernel memory of one end of an idle connection", "KB", false},
@@ -41,9 +41,10 @@ constexpr std::array groups{
 	Group{"broadcast", "Bandwidth of messages to all receivers, together", "MB/s", true},
 };
 
-constexpr std::array<std::string_view, 18> kinds{"write", "send", "read", "write_events", "send_events", "read_events",
-	"ud_send", "record", "srq_send", "extended_send", "extended_write", "nvme_randread_1", "nvme_randread_16",
-	"nvme_read_16", "nvme_write_16", "nfs_read_4", "nfs_write_4", "nfs_randread_16"};
+constexpr std::array<std::string_view, 20> kinds{"write", "send", "read", "write_events", "send_events", "read_events",
+	"write_list", "write_single", "ud_send", "record", "srq_send", "extended_send", "extended_write",
+	"nvme_randread_1", "nvme_randread_16", "nvme_read_16", "nvme_write_16", "nfs_read_4", "nfs_write_4",
+	"nfs_randread_16"};
 
 template <typename Range, typename Value>
 auto rank(const Range &range, const Value &value)
@@ -215,6 +216,10 @@ std::string kind_name(const std::string &kind)
 		return "FetchAdd";
 	if (kind == "srq_send")
 		return "send to a shared receive queue";
+	if (kind == "write_list")
+		return "write, posted in lists of 32";
+	if (kind == "write_single")
+		return "write, posted one by one";
 	if (kind.starts_with("extended_"))
 		return kind.substr(kind.find('_') + 1) + " by ibv_wr_* and ibv_start_poll";
 	return events == std::string::npos ? kind : kind.substr(0, events) + ", events";
