@@ -22,7 +22,7 @@ boot_uml() {
 	if [ -n "$host" ]; then
 		cpus=1
 		binds+=("$RUN/wires:/build")
-		for ((i = 0; i < 2 + 2 * ${#peers}; i++)); do
+		for ((i = 0; i < 2 + (2 + ${#bench}) * ${#peers}; i++)); do
 			wires+=(/dest/usr/lib/kiwarp/guest/wire $end wire$i $((20 + i)))
 			devices+=("vec$i:transport=fd,fd=$((20 + i)),mac=02:00:00:00:0$i:0$number")
 		done
@@ -171,7 +171,7 @@ run_guest() {
 	mkfifo "$RUN/stdout" "$RUN/stderr"
 	printf '%s\0' "$@" >"$RUN/ctl/command"
 	printf '%s=%q\n' GUEST "$guest" GCOV "$gcov" BARE "$bare" PEERS "$peers" SIW_PARAMS "$params" SECONDS_ALLOWED "$allowed" \
-		HOST "${two:+left}" WIRE "$wire" >"$RUN/ctl/options"
+		HOST "${two:+left}" WIRE "$wire" BENCH "$bench" >"$RUN/ctl/options"
 	: >"$RUN/console.txt"
 	cat "$RUN/stdout" 6>&- 7>&- &
 	readers=($!)

@@ -9,7 +9,8 @@
 declare -A LEFT_DEV=([ours]=kiw0 [plain]=kiw0 [module]=kiw0 [library]=kiwu0 [siw]=siw0 [rxe]=rxe0)
 declare -A RIGHT_DEV=([ours]=kiw1 [plain]=kiw1 [module]=kiw1 [library]=kiwu0 [siw]=siw1 [rxe]=rxe1)
 declare -A ADDRESS=([ours]=10.77.0.2 [plain]=10.77.0.2 [module]=10.77.0.2 [library]=10.77.0.2 [siw]=10.78.0.2 [rxe]=10.80.0.2 [tcp]=10.77.0.2 [zerocopy]=10.77.0.2 [probe]=10.77.0.2)
-declare -A RIGHT_NETDEV=([ours]=veth1 [plain]=veth1 [module]=veth1 [siw]=veth3)
+# Where a server of rdma_cm listens: the interface of its sockets, or the device if there are none
+declare -A LISTENER=([ours]=veth1 [plain]=veth1 [module]=veth1 [siw]=veth3 [rxe]=rxe1)
 declare -A absent=()	# why a contender can't run here at all
 FAST_CRC=(crc32c=bench_crc32c skb_crc32c=bench_skb_crc32c)
 tracer=() server_tracer=()	# what client and server are started by
@@ -35,9 +36,8 @@ prepare() {
 	fi >>/out/about
 	echo "system_call=$(system_call) us" >>/out/about
 	fast_crc || return
-	[ $KERNELS = 1 ] || return 0
-	insmod "$MODULES/bench_probe.ko" || absent[probe]="its module didn't load"
 	add_rxe || absent[rxe]="no rxe device can be made"
+	[ $KERNELS = 2 ] || insmod "$MODULES/bench_probe.ko" || absent[probe]="its module didn't load"
 }
 
 # system_call: microseconds that a read or a write of one octet takes which does nothing else
@@ -82,19 +82,32 @@ fast_crc() {
 		return
 	fi
 	load_drivers "${FAST_CRC[@]}" || return
-	for driver in kiwarp siw_crc; do
-		echo "crc_of_$driver=$(nm -u "$WORK/$driver.ko" | awk '/crc32c/ { printf "%s%s", n++ ? ", " : "", $2 }')" >>/out/about
-	done
+	for driver in kiwarp siw_crc; do say_crc_of $driver; done
 	echo "crc=the same function in both drivers, that of this kernel for x86 (tests/bench/modules/bench_crc_main.c)" >>/out/about
 }
 
-# add_rxe: a pair of links for Soft-RoCE, like those of the others
+# say_crc_of DRIVER: which functions for CRCs the driver calls that was loaded out of $WORK
+say_crc_of() {
+	echo "crc_of_$1=$(nm -u "$WORK/$1.ko" | awk '/crc32/ { printf "%s%s", n++ ? ", " : "", $2 }')" >>/out/about
+}
+
+# add_rxe: links for Soft-RoCE, which get a fast function for their CRC where the others have got one
 add_rxe() {
-	modprobe rdma_rxe || return
-	ip link add veth6 index 107 netns left type veth peer name veth7 index 208 netns right || return
-	ip -n left addr add 10.80.0.1/24 dev veth6 && ip -n right addr add 10.80.0.2/24 dev veth7 || return
-	ip -n left link set veth6 up && ip -n right link set veth7 up || return
-	rlink left rxe0 rxe veth6 && rlink right rxe1 rxe veth7
+	export WORK
+	export -f load_rxe_here
+	everywhere bash -c load_rxe_here && rlink left rxe0 rxe veth6 && rlink right rxe1 rxe veth7 || return
+	[ ! -e "$WORK/rdma_rxe.ko" ] || say_crc_of rdma_rxe
+}
+load_rxe_here() {
+	local file=$WORK/rdma_rxe.ko needs
+	if [ ! -e /sys/module/bench_crc ]; then
+		modprobe rdma_rxe
+		return
+	fi
+	needs=$(modinfo -F depends rdma_rxe | tr , ' ')
+	# Names of modules
+	# shellcheck disable=SC2086
+	modprobe -a $needs && objcopy --redefine-sym crc32_le=bench_crc32_le "$(modinfo -n rdma_rxe)" "$file" && insmod "$file"
 }
 
 set_mtu() {
@@ -102,7 +115,6 @@ set_mtu() {
 	[ "${mtu:-}" != "$1" ] || return 0
 	mtu=$1
 	for n in 0 2 6; do
-		[ $n != 6 ] || [ -e /sys/class/infiniband/rxe0 ] || continue
 		left ip link set "veth$n" mtu "$mtu"
 		right ip link set "veth$((n + 1))" mtu "$mtu"
 	done
@@ -191,8 +203,11 @@ moved_so_far() { awk 'NR > 2 { n += $2 + $10 } END { printf "%.0f", n }' /proc/n
 
 # ready PID: the server listens, or is no more. With rdma_cm it listens on one device after the other: on that of $listener, too.
 ready() {
-	settled "$1" && { [ -z "${listener:-}" ] || ! kill -0 "$1" 2>/dev/null ||
-		right ss -Hltn "sport = :$PORT" | grep -q "%$listener:"; }
+	! kill -0 "$1" 2>/dev/null || case ${listener:-} in
+	'') listens ;;
+	rxe*) right rdma resource show cm_id link "$listener" | grep -qE "state LISTEN .*:$PORT( |$)" ;;
+	*) listens && right ss -Hltn "sport = :$PORT" | grep -q "%$listener:" ;;
+	esac
 }
 
 # perftest CONTENDER TOOL ITERATIONS OPTION...: sets "line" to the line of figures
@@ -203,7 +218,7 @@ perftest() {
 	done
 }
 one_perftest() {
-	local contender=$1 tool=$2 n=$3 listener=${RIGHT_NETDEV[$1]:-}
+	local contender=$1 tool=$2 n=$3 listener=${LISTENER[$1]:-}
 	shift 3
 	local options=(-R -F -s "$octets" -n "$n" "$@")
 	[ "$qps" = 1 ] || options+=(-q "$qps")
@@ -313,6 +328,7 @@ datagrams() {
 	rc.ud_send) does=rc_send ;;
 	rc.record) does=rc_write ;;
 	siw.*) device=siw does=rc_write ;;
+	rxe.*) device=rxe ;;
 	whole.*) does=ud_send ;;
 	esac
 	local options=(--kind "$does" --data "${ADDRESS[$device]}" --octets "$octets" "${how[@]}" "${@:3}")
@@ -396,7 +412,8 @@ measure_rate() {
 
 # measure_connections: made and closed per second; by number, what it is compared with is rdma_cm
 measure_connections() {
-	local server=() client=()
+	local server=() client=() listener=
+	[ "$1" != rxe ] || listener=${LISTENER[rxe]}
 	[ "$1.$kind" != ours.number ] || server=(--device "${RIGHT_DEV[ours]}") client=(--device "${LEFT_DEV[ours]}")
 	if [ "$1" = tcp ]; then
 		bench_tcp "$2" connections

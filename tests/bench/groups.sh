@@ -47,18 +47,14 @@ stream_turns() {
 	turns "$@"
 }
 
-# rounds [SIZE...]: all repetitions of ours, siw and TCP, of each of the sizes if there are any; the first is to warm up
-rounds() {
-	local rep
-	for ((rep = 0; rep <= REPETITIONS; rep++)); do
-		for octets in "${@:-$octets}"; do
-			turns ours siw
-			stream_turns stream tcp
-		done
-	done
+# rxe_turns KINDS: rxe has its own CRC always
+rxe_turns() {
+	local kind crc=icrc
+	for kind in $1; do turns rxe; done
 }
 
-# crc_rounds CRCS KINDS STREAMS: all repetitions of these kinds of ours and siw with each CRC, and of those of TCP
+# crc_rounds CRCS KINDS STREAMS [KINDS]: all repetitions of these kinds of ours and siw with each CRC, of those of TCP, and of those
+# of rxe; the first is to warm up
 crc_rounds() {
 	local rep crc_now
 	for ((rep = 0; rep <= REPETITIONS; rep++)); do
@@ -68,11 +64,12 @@ crc_rounds() {
 		done
 		set_crc off
 		for kind in $3; do stream_turns "$kind" tcp; done
+		rxe_turns "${4:-}"
 	done
 }
 
 group_bandwidth() {
-	local rep mtu_now crc_now mtus="1500 9000 65535" sizes="65536 1048576" kinds="write send read"
+	local rep mtu_now crc_now mtus="1500 9000 65535" sizes="65536 1048576" kinds="write send read" kinds_of_rxe
 	the_group bandwidth bandwidth
 	if [ $KERNELS = 2 ]; then
 		# 65535 is more than the wires take.
@@ -81,6 +78,8 @@ group_bandwidth() {
 	elif [ "$SCOPE" = quick ]; then
 		mtus="1500 65535" sizes=65536 kinds="write read"
 	fi
+	kinds_of_rxe=$kinds
+	[ "$SCOPE" = full ] || kinds_of_rxe="write"
 	for mtu_now in $mtus; do
 		set_mtu "$mtu_now"
 		echo "bandwidth, MTU $mtu"
@@ -95,9 +94,9 @@ group_bandwidth() {
 				set_crc off
 				stream_turns stream tcp
 				[ $KERNELS = 2 ] || stream_turns stream probe
+				[ "$SCOPE.$octets" = quick.4096 ] || rxe_turns "$kinds_of_rxe"
 				[ "$SCOPE" = full ] || continue
 				stream_turns stream zerocopy
-				[ "$KERNELS.$octets" != 1.65536 ] || kind="write" turns rxe
 			done
 		done
 	done
@@ -109,7 +108,7 @@ group_latency() {
 	octets=64
 	[ "$SCOPE" = full ] || crcs=off
 	echo "latency"
-	crc_rounds "$crcs" "write send read send_events" "stream stream_events"
+	crc_rounds "$crcs" "write send read send_events" "stream stream_events" "write send read send_events"
 }
 
 # Targets are those of 10 Gbit/s with 200 us and 1 ms.
@@ -139,16 +138,22 @@ group_rate() {
 		for how in list single; do
 			kind=write_$how
 			turns ours siw
+			rxe_turns "$kind"
 			stream_turns stream_$how tcp
 		done
 	done
 }
 
 group_connections() {
+	local rep
 	the_group connections connections
 	octets=0 LIMIT=60
 	echo "connections"
-	rounds
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		turns ours siw
+		rxe_turns "$kind"
+		stream_turns stream tcp
+	done
 }
 
 group_library() {
@@ -202,6 +207,7 @@ group_datagram() {
 			set_crc "$crc_now"
 			for kind in ud_send record; do turns ours rc; done
 		done
+		rxe_turns ud_send
 	done
 	the_group datagram-rate datagram_rate
 	kind=ud_send octets=1024
@@ -211,6 +217,7 @@ group_datagram() {
 			turns ours rc
 			[ "$crc_now" = on ] || turns udp udp_segment udp_join
 		done
+		rxe_turns ud_send
 	done
 	the_group datagram-bandwidth datagram_bandwidth
 	kind=record
@@ -305,11 +312,16 @@ group_storage() {
 }
 
 group_sizes() {
-	local sizes=(1 8 64 512 4096 16384 65536 262144 1048576 8388608)
+	local rep sizes=(1 8 64 512 4096 16384 65536 262144 1048576 8388608)
 	the_group sizes bandwidth
 	[ "$SCOPE" = full ] || sizes=(8 4096 65536 1048576 8388608)
 	echo "sizes"
-	rounds "${sizes[@]}"
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for octets in "${sizes[@]}"; do
+			turns ours siw
+			stream_turns stream tcp
+		done
+	done
 }
 
 group_qps() {

@@ -27,6 +27,7 @@ constexpr Line all_lines[] = {
 	{"plain", "kiwarp, plain", "#5fa55a"},
 	{"whole", "kiwarp, UD Sends", "#a05fa5"},
 	{"siw", "siw", "#e08e45"},
+	{"rxe", "rxe", "#b5494f"},
 	{"tcp", "TCP", "#8a8a8a"},
 	{"udp", "UDP, sendmmsg", "#b5b5b5"},
 	{"udp_segment", "UDP_SEGMENT", "#8a8a8a"},

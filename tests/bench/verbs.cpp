@@ -168,14 +168,20 @@ void End::make_datagram_qp()
 		.max_send_sge = 1,
 		.max_recv_sge = 1,
 		.max_inline_data = shape_.inlines};
-	attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
 	attr.pd = pd_.get();
-	attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE;
-	dv.flags = shape_.kind == Kind::record ? KIWARPDV_QP_RECORD : 0;
-	dv.udp_port = shape_.number;
-	dv.record_timeout = shape_.record_timeout;
-	own_qp_.reset(kiwarpdv_create_qp(context_, &attr, &dv, sizeof(dv)));
-	check(own_qp_ != nullptr, "kiwarpdv_create_qp");
+	if (shape_.kind == Kind::record || shape_.number) {
+		// Only kiwarp has these.
+		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE;
+		dv.flags = shape_.kind == Kind::record ? KIWARPDV_QP_RECORD : 0;
+		dv.udp_port = shape_.number;
+		dv.record_timeout = shape_.record_timeout;
+		own_qp_.reset(kiwarpdv_create_qp(context_, &attr, &dv, sizeof(dv)));
+	} else {
+		own_qp_.reset(ibv_create_qp_ex(context_, &attr));
+	}
+	check(own_qp_ != nullptr, "a datagram queue pair");
 	qp_ = own_qp_.get();
 	to.port_num = 1;
 	to.qkey = q_key;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The CRC32C of the same kernel for x86, for User-Mode Linux, which has the table only:
+ * CRC32C and CRC32 of the same kernel for x86, for User-Mode Linux, which has the tables only:
  * measurements with CRC on would otherwise compare little but tables. It is the kernel's own code,
  * chosen by what the processor has. tests/bench/contenders.sh has all drivers call these functions
  * instead of the kernel's, by renaming the symbols that their modules import.
@@ -24,6 +24,12 @@ u32 bench_crc32c(u32 crc, const void *p, size_t n)
 	return crc32c_arch(crc, p, n);
 }
 EXPORT_SYMBOL_GPL(bench_crc32c);
+
+u32 bench_crc32_le(u32 crc, const void *p, size_t n)
+{
+	return crc32_le_arch(crc, p, n);
+}
+EXPORT_SYMBOL_GPL(bench_crc32_le);
 
 u32 bench_skb_crc32c(const struct sk_buff *skb, int offset, int len, u32 crc)
 {
@@ -60,7 +66,8 @@ static int __init compare(void)
 		u32 seed = get_random_u32(), expected = crc32c(seed, octets + from, n);
 
 		if (bench_crc32c(seed, octets + from, n) != expected ||
-		    bench_skb_crc32c(skb, from, n, seed) != expected)
+		    bench_skb_crc32c(skb, from, n, seed) != expected ||
+		    bench_crc32_le(seed, octets + from, n) != crc32_le(seed, octets + from, n))
 			ret = -EIO;
 	}
 	kfree_skb(skb);
@@ -81,5 +88,5 @@ static void __exit bench_crc_exit(void)
 }
 module_exit(bench_crc_exit);
 
-MODULE_DESCRIPTION("CRC32C as on x86, for measurements in User-Mode Linux");
+MODULE_DESCRIPTION("CRC32C and CRC32 as on x86, for measurements in User-Mode Linux");
 MODULE_LICENSE("GPL");
