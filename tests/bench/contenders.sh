@@ -423,6 +423,28 @@ measure_connections() {
 	fi && figure "$line" 1 0.1 10000000 1
 }
 
+# measure_clients CONTENDER REQUESTS: thousands of requests per second that a server of one thread answers; $qps clients have up to 256
+# under way each
+measure_clients() {
+	local options=(--data "${ADDRESS[$1]}" --clients "$qps" --octets "$octets" --count "$2")
+	both $TOOLS/bench_server "$kind" server $CONTROL "$port" "${options[@]}" -- \
+		$TOOLS/bench_server "$kind" client $CONTROL "$port" "${options[@]}" &&
+		figure "$(cat "$WORK/client")" 1 0.001 1000000000 0.001 || return
+	pace=$(awk -v v="$value" -v n="$qps" 'BEGIN { print v * 1000 / n }')
+}
+
+# measure_regions CONTENDER REGIONS: microseconds for a region that is registered and deregistered, or that a process holds when it ends
+measure_regions() {
+	local status=0
+	left timeout -k 2 "$LIMIT" $TOOLS/bench_regions "$kind" "${LEFT_DEV[$1]}" "$2" --octets "$octets" >"$WORK/client" 2>&1 ||
+		status=$?
+	if [ $status != 0 ]; then
+		reason=$(why $status)
+		return 1
+	fi
+	figure "$(cat "$WORK/client")" 1 0.001 100000000 1
+}
+
 # measure_library: as measure_connections or measure_bandwidth; what is ours there is the device without a module
 measure_library() {
 	local who=$1 how=bandwidth tracer=() server_tracer=() onlooker=ib_write_bw

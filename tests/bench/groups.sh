@@ -24,6 +24,7 @@ next_iterations() {
 	bandwidth | pipe) iterations "$1" "$TENTHS" 5 3000000 1 ;;
 	cpu) iterations "$1" $((2 * TENTHS)) 30 300000 1 ;;
 	connections | library) iterations "$1" "$TENTHS" 30 50000 1 ;;
+	clients) iterations "$1" "$TENTHS" 512 200000 1 ;; # two windows
 	rate) iterations "$1" "$TENTHS" 320 3000000 32 ;;
 	datagram_rate | datagram_bandwidth | loss | broadcast | storage | storage_cpu) first_iterations ;;
 	*) iterations "$1" "$TENTHS" 1000 200000 1 ;;
@@ -192,6 +193,40 @@ group_memory() {
 		stream_turns stream tcp
 		kind=peers
 		turns ours
+	done
+}
+
+# largest_region: octets, 1 GB or the largest power of two that leaves a quarter of the memory
+largest_region() {
+	awk '/^MemAvailable:/ { for (n = 2 ^ 30; n > $2 * 768; n /= 2); printf "%.0f", n }' /proc/meminfo
+}
+
+group_regions() {
+	local rep cell
+	the_group regions regions
+	LIMIT=120
+	echo "regions"
+	for ((rep = 1; rep <= REPETITIONS; rep++)); do
+		for cell in "calls 20000 4096" "calls 1 $(largest_region)" "exit 20000 4096"; do
+			read -r kind qps octets <<<"$cell"
+			turns ours siw
+			rxe_turns "$kind"
+		done
+	done
+}
+
+# siw has no immediate data.
+group_clients() {
+	local rep
+	the_group clients clients
+	octets=64 qps=16 LIMIT=60
+	echo "clients"
+	for ((rep = 0; rep <= REPETITIONS; rep++)); do
+		for kind in write_imm send; do
+			turns ours
+			[ $kind = write_imm ] || turns siw
+			rxe_turns "$kind"
+		done
 	done
 }
 

@@ -45,7 +45,7 @@ turn() {
 		return 0
 	fi
 	n=${count[$key]:-$(first_iterations)}
-	[ "$method" != memory ] || n=$qps
+	case $method in memory | regions) n=$qps ;; esac
 	# Of a run too short to tell what processor time it takes, the pace is known.
 	[ "$method$rep" != cpu0 ] || measure=bandwidth
 	# Once more, if need be: a run may fail for a reason that passes.

@@ -62,6 +62,7 @@ constexpr Rule rules[] = {
 	{1, "connections", "", 0, 0, "", "siw", at_least(2)},
 	{1, "memory", "idle", 0, 0, "", "tcp", at_most(1, 8)},
 	{1, "memory", "idle", 0, 0, "", "siw", at_most(1)},
+	{1, "regions", "", 0, 0, "", "siw", at_most(0.83)},
 	{1, "sizes", "", 0, 0, "", "siw", at_least(1)},
 	{1, "sizes", "", 0, 0, "", "peak", at_least(0.8)},
 	{1, "qps", "", 0, 0, "", "siw", at_least(1)},

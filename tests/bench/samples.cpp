@@ -20,6 +20,8 @@ constexpr std::array groups{
 	Group{"connections", "Connections made and closed", "1/s", true},
 	Group{"cpu", "Processor time for data moved", "s/GB", false},
 	Group{"memory", "Kernel memory of one end of an idle connection", "KB", false},
+	Group{"regions", "Memory regions registered and deregistered", "us for each", false},
+	Group{"clients", "Requests to a server of one thread", "thousand/s", true},
 	Group{"sizes", "Bandwidth by message size", "MB/s", true},
 	Group{"qps", "Bandwidth by number of queue pairs", "MB/s", true},
 	Group{"counters", "Counts", "for each message", false},
@@ -176,6 +178,8 @@ const Runs &find(const Results &results, const Cell &cell, const std::string &co
 
 std::string size_name(int octets)
 {
+	if (octets % (1 << 30) == 0)
+		return std::to_string(octets >> 30) + " GB";
 	if (octets % (1 << 20) == 0)
 		return std::to_string(octets >> 20) + " MB";
 	if (octets % 1024 == 0)
@@ -216,6 +220,8 @@ std::string kind_name(const std::string &kind)
 		return "FetchAdd";
 	if (kind == "srq_send")
 		return "send to a shared receive queue";
+	if (kind == "write_imm")
+		return "write with immediate data";
 	if (kind == "write_list")
 		return "write, posted in lists of 32";
 	if (kind == "write_single")
@@ -231,12 +237,17 @@ std::string short_name(const Cell &c)
 		return "connections";
 	if (c.group == "memory")
 		return std::to_string(c.qps) + (c.kind == "peers" ? " peers of a UD queue pair" : " connections");
+	if (c.group == "regions")
+		return (c.kind == "exit" ? "exit with " : "") + std::to_string(c.qps) +
+		       (c.qps == 1 ? " region of " : " regions of ") + size_name(c.octets);
 	auto name = c.octets ? size_name(c.octets) + " " + kind_name(c.kind) : kind_name(c.kind);
 	if (c.group == "qps")
 		name += ", " + std::to_string(c.qps) + (c.qps == 1 ? " QP, " : " QPs, ") + std::to_string(c.cpus) +
 			(c.cpus == 1 ? " CPU" : " CPUs");
 	if (c.group == "broadcast")
 		name += " to " + std::to_string(c.qps) + (c.qps == 1 ? " receiver" : " receivers");
+	if (c.group == "clients")
+		name += ", " + std::to_string(c.qps) + " clients";
 	if (!c.link.empty())
 		name += ", " + c.link;
 	if (!c.counter.empty())
