@@ -2,13 +2,18 @@
 #include "inbox.h"
 
 static struct workqueue_struct *inbox_wq;
+static void (*inbox_release)(struct kiw_inbox *inbox);
 
-void kiw_inbox_init(struct kiw_inbox *inbox, work_func_t work,
-		    void (*release)(struct kiw_inbox *inbox))
+void kiw_inbox_init(struct kiw_inbox *inbox, work_func_t work)
 {
 	refcount_set(&inbox->ref, 1);
-	inbox->release = release;
 	INIT_WORK(&inbox->work, work);
+}
+
+void kiw_inbox_put(struct kiw_inbox *inbox)
+{
+	if (refcount_dec_and_test(&inbox->ref))
+		inbox_release(inbox);
 }
 
 void kiw_inbox_post(struct kiw_inbox *inbox, unsigned long events)
@@ -30,8 +35,9 @@ void kiw_inbox_queue_late(struct delayed_work *work, unsigned long delay)
 	mod_delayed_work(inbox_wq, work, delay);
 }
 
-int kiw_inbox_start(void)
+int kiw_inbox_start(void (*release)(struct kiw_inbox *inbox))
 {
+	inbox_release = release;
 	/* A work may wait for a process's lock; no other work waits for it meanwhile. */
 	inbox_wq = alloc_workqueue("kiwarp_cm", WQ_UNBOUND | WQ_MEM_RECLAIM, WQ_MAX_ACTIVE);
 	return inbox_wq ? 0 : -ENOMEM;

@@ -26,20 +26,17 @@
 /**
  * struct kiw_inbox - see above; part of the endpoint
  * @ref: the endpoint's references
- * @release: called when the last is dropped
  * @events: KIW_INBOX_* since the last kiw_inbox_take()
  * @work: the endpoint's work; holds a reference while queued
  */
 struct kiw_inbox {
 	refcount_t		ref;
-	void			(*release)(struct kiw_inbox *inbox);
 	atomic_long_t		events;
 	struct work_struct	work;
 };
 
 /** kiw_inbox_init() - prepare a zeroed inbox, with a reference for the caller */
-void kiw_inbox_init(struct kiw_inbox *inbox, work_func_t work,
-		    void (*release)(struct kiw_inbox *inbox));
+void kiw_inbox_init(struct kiw_inbox *inbox, work_func_t work);
 
 /**
  * kiw_inbox_post() - post events to the endpoint
@@ -61,11 +58,7 @@ static inline void kiw_inbox_get(struct kiw_inbox *inbox)
 	refcount_inc(&inbox->ref);
 }
 
-static inline void kiw_inbox_put(struct kiw_inbox *inbox)
-{
-	if (refcount_dec_and_test(&inbox->ref))
-		inbox->release(inbox);
-}
+void kiw_inbox_put(struct kiw_inbox *inbox);
 
 /**
  * kiw_inbox_queue() - run a work beside those of endpoints
@@ -80,8 +73,13 @@ void kiw_inbox_queue(struct work_struct *work);
  */
 void kiw_inbox_queue_late(struct delayed_work *work, unsigned long delay);
 
-/** kiw_inbox_start() - create the workqueue, before the first device; 0 or -ENOMEM */
-int kiw_inbox_start(void);
+/**
+ * kiw_inbox_start() - create the workqueue, before the first device
+ * @release: frees an endpoint, called with its inbox when the last reference is dropped
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int kiw_inbox_start(void (*release)(struct kiw_inbox *inbox));
 
 /** kiw_inbox_stop() - wait for works under way, after the last device */
 void kiw_inbox_stop(void);

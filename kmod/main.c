@@ -19,7 +19,7 @@ static int __init kiw_init(void)
 	err = kiw_ud_init();
 	if (err)
 		goto err_stream;
-	err = kiw_inbox_start();
+	err = kiw_inbox_start(kiw_ep_release);
 	if (err)
 		goto err_ud;
 	err = kiw_device_init();

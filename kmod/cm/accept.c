@@ -26,7 +26,7 @@ static DEFINE_XARRAY_ALLOC1(accept_requests);
 static int accept_request_add(struct kiw_ep *ep)
 {
 	static u32 next;	/* protected by the table's lock; delays reuse of numbers */
-	int err = xa_alloc_cyclic(&accept_requests, &ep->cookie, ep, xa_limit_32b, &next,
+	int err = xa_alloc_cyclic(&accept_requests, &ep->su->cookie, ep, xa_limit_32b, &next,
 				  GFP_KERNEL);
 
 	return err < 0 ? err : 0;
@@ -47,11 +47,13 @@ static struct kiw_ep *accept_request_find(const struct iw_cm_id *id)
 /* Refuse later decisions; @ep may have no entry. */
 static void accept_request_forget(struct kiw_ep *ep)
 {
+	struct kiw_startup *su = ep->su;
+
 	lockdep_assert_held(&ep->mutex);
-	if (!ep->cookie)
+	if (!su || !su->cookie)
 		return;
-	xa_erase(&accept_requests, ep->cookie);
-	ep->cookie = 0;
+	xa_erase(&accept_requests, su->cookie);
+	su->cookie = 0;
 }
 
 /* --- Reply ---------------------------------------------------------------------------------- */
@@ -156,7 +158,7 @@ static void accept_request_tell(struct kiw_ep *ep)
 		.remote_addr = su->remote,
 		.private_data = (void *)su->req.pd,
 		.private_data_len = su->req.pd_len,
-		.provider_data = (void *)(unsigned long)ep->cookie,
+		.provider_data = (void *)(unsigned long)su->cookie,
 		.ird = accept_told_depth(&su->req, su->req.ird),
 		.ord = accept_told_depth(&su->req, su->req.ord),
 	};

@@ -34,6 +34,7 @@ enum kiw_ep_state {
 struct iw_cm_conn_param;
 struct iw_cm_id;
 struct kiw_device;
+struct kiw_inbox;
 
 /* iw_cm operations of the device; see struct ib_device_ops. */
 int kiw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param);
@@ -50,6 +51,9 @@ int kiw_destroy_listen(struct iw_cm_id *id);
  * Waits only for the connection manager's work. Process context.
  */
 void kiw_cm_abort_device(struct kiw_device *dev);
+
+/** kiw_ep_release() - free an endpoint without references; for kiw_inbox_start() */
+void kiw_ep_release(struct kiw_inbox *inbox);
 
 void kiw_cm_exit(void);
 

@@ -44,7 +44,7 @@ static DEFINE_XARRAY(ep_lingering_of);
 
 /* --- references and events ------------------------------------------------------------------ */
 
-static void ep_release(struct kiw_inbox *inbox)
+void kiw_ep_release(struct kiw_inbox *inbox)
 {
 	struct kiw_ep *ep = container_of(inbox, struct kiw_ep, inbox);
 	struct kiw_device *dev = ep->dev;
@@ -212,12 +212,12 @@ static int ep_tell(struct kiw_ep *ep, u8 what)
 	switch (what) {
 	case KIW_OWED_REPLY:
 		event.event = IW_CM_EVENT_CONNECT_REPLY;
-		event.status = ep->status;
+		event.status = ep->su->status;
 		event.ird = ep->ord;
 		event.ord = ep->ird;
 		/* After a failure only the user's own addresses are certain. */
-		event.local_addr = ep->status ? ep->id->local_addr : ep->su->local;
-		event.remote_addr = ep->status ? ep->id->remote_addr : ep->su->remote;
+		event.local_addr = ep->su->status ? ep->id->local_addr : ep->su->local;
+		event.remote_addr = ep->su->status ? ep->id->remote_addr : ep->su->remote;
 		event.private_data = (void *)ep->su->tell;
 		event.private_data_len = ep->su->tell_len;
 		break;
@@ -265,7 +265,6 @@ static void ep_report(struct kiw_ep *ep)
 static void ep_announce(struct kiw_ep *ep)
 {
 	ep->announced = true;
-	ep->status = 0;
 	if (!ep->ops->quiet)
 		ep->owed |= ep->ops->initiates ? KIW_OWED_REPLY : KIW_OWED_ESTABLISHED;
 }
@@ -294,7 +293,7 @@ void kiw_ep_fail(struct kiw_ep *ep, int status)
 	ibdev_dbg(&ep->dev->ibdev, "connection to %pISpc failed: %d\n", &ep->id->m_remote_addr,
 		  status);
 	kiw_stat_inc(&ep->dev->stats, KIW_STAT_CONNECT_FAILS);
-	ep->status = status;
+	ep->su->status = status;
 	ep->owed |= KIW_OWED_REPLY;
 	ep->final = true;
 }
@@ -637,13 +636,12 @@ struct kiw_ep *kiw_ep_create(struct kiw_device *dev, const struct kiw_ep_ops *op
 			return ERR_PTR(-ENOMEM);
 		}
 	}
-	kiw_inbox_init(&ep->inbox, ep_work, ep_release);
+	kiw_inbox_init(&ep->inbox, ep_work);
 	kiw_ep_get(ep);
 	ep->ops = ops;
 	ep->dev = dev;
 	mutex_init(&ep->mutex);
 	timer_setup(&ep->timer, ep_timer, 0);
-	INIT_LIST_HEAD(&ep->wait_link);
 	if (ops->prepare)
 		ops->prepare(ep);
 

@@ -72,7 +72,8 @@ static void listener_prepare(struct kiw_ep *ep)
 
 	mutex_init(&l->lock);
 	INIT_LIST_HEAD(&l->waiting);
-	INIT_LIST_HEAD(&l->ready);
+	l->order = RB_ROOT;
+	l->next = RB_ROOT_CACHED;
 }
 
 static const struct kiw_ep_ops listener_ops = {

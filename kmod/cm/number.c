@@ -15,7 +15,6 @@
 #include "number.h"
 
 #include <linux/cred.h>
-#include <linux/hash.h>
 #include <linux/random.h>
 #include <net/inet_sock.h>
 #include <net/ipv6.h>
@@ -77,21 +76,22 @@ static void number_sockaddr(struct sockaddr_storage *to, const struct in6_addr *
 	kiw_addr_unmap(to);
 }
 
-static bool number_same_addr(const struct sockaddr_storage *sa, const struct in6_addr *addr)
+static struct in6_addr number_addr(const struct sockaddr_storage *sa)
 {
-	const struct sockaddr_in *four = (const struct sockaddr_in *)sa;
-	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)sa;
+	struct in6_addr mapped;
 
-	if (sa->ss_family == AF_INET)
-		return ipv6_addr_v4mapped(addr) && addr->s6_addr32[3] == four->sin_addr.s_addr;
-	return ipv6_addr_equal(addr, &six->sin6_addr);
+	if (sa->ss_family != AF_INET)
+		return ((const struct sockaddr_in6 *)sa)->sin6_addr;
+	ipv6_addr_set_v4mapped(((const struct sockaddr_in *)sa)->sin_addr.s_addr, &mapped);
+	return mapped;
 }
 
 /* Is the connection between the named addresses? */
 static bool number_same_ends(const struct kiw_startup *su, const struct kiw_peer *peer)
 {
-	return number_same_addr(&su->local, &peer->local) &&
-	       number_same_addr(&su->remote, &peer->remote);
+	struct in6_addr local = number_addr(&su->local), remote = number_addr(&su->remote);
+
+	return ipv6_addr_equal(&local, &peer->local) && ipv6_addr_equal(&remote, &peer->remote);
 }
 
 static void number_other_version(const struct kiw_ep *ep, u8 version)
@@ -480,12 +480,12 @@ static const struct kiw_ep_ops dial_ops = {
 /**
  * struct number_answerer - endpoint of the end that is dialed
  * @ep: common part; first, so that all are freed alike
- * @early: in the device's hash of Requests that wait for their QP; protected by its ep_lock
+ * @waits: the Request is among those that wait for their QP
  * @said: contents of the Request
  */
 struct number_answerer {
 	struct kiw_ep		ep;
-	struct hlist_node	early;
+	bool			waits;
 	struct kiw_number_said	said;
 };
 
@@ -494,11 +494,6 @@ static_assert(offsetof(struct number_answerer, ep) == 0);
 static struct number_answerer *to_answerer(struct kiw_ep *ep)
 {
 	return container_of(ep, struct number_answerer, ep);
-}
-
-static struct hlist_head *answer_bucket(struct kiw_device *dev, u32 qpn)
-{
-	return &dev->number.early[hash_32(qpn, KIW_EARLY_BITS)];
 }
 
 /* Is it a Request of the QP's named peer? */
@@ -510,38 +505,32 @@ static bool answer_meets(const struct number_answerer *a, const struct kiw_peer 
 /* From now on number_tell() finds the endpoint. */
 static void answer_await(struct number_answerer *a)
 {
-	struct kiw_device *dev = a->ep.dev;
+	struct in6_addr local = number_addr(&a->ep.su->local);
+	struct in6_addr remote = number_addr(&a->ep.su->remote);
 
-	spin_lock_bh(&dev->ep_lock);
-	hlist_add_head(&a->early, answer_bucket(dev, a->said.to));
-	spin_unlock_bh(&dev->ep_lock);
+	kiw_early_add(&a->ep, &a->said, &local, &remote);
+	a->waits = true;
 }
 
 /*
  * The program named a peer for a dialed QP, the QP became ready, or it lost a connection that was
- * never established. Notify only the Requests that wait for it, however many others wait.
+ * never established.
  */
 static void number_tell(struct kiw_qp *qp)
 {
-	struct kiw_device *dev = qp->dev;
-	struct number_answerer *a;
 	struct kiw_peer peer;
 
-	if (!kiw_qp_peer(qp, &peer))
-		return;
-	spin_lock_bh(&dev->ep_lock);
-	hlist_for_each_entry(a, answer_bucket(dev, qp->ibqp.qp_num), early) {
-		if (answer_meets(a, &peer))
-			kiw_inbox_post(&a->ep.inbox, KIW_INBOX_READY);
-	}
-	spin_unlock_bh(&dev->ep_lock);
+	if (kiw_qp_peer(qp, &peer))
+		kiw_early_tell(qp->dev, &peer);
 }
 
 static void answer_forget(struct kiw_ep *ep)
 {
-	spin_lock_bh(&ep->dev->ep_lock);
-	hlist_del_init(&to_answerer(ep)->early);
-	spin_unlock_bh(&ep->dev->ep_lock);
+	struct number_answerer *a = to_answerer(ep);
+
+	if (a->waits)
+		kiw_early_remove(ep);
+	a->waits = false;
 	kiw_listener_leave(ep);
 }
 
@@ -644,15 +633,10 @@ static void answer_request(struct kiw_ep *ep)
 /* An inner listener is bound to no interface and serves only other links of the host. */
 static bool answer_is_astray(struct kiw_ep *ep)
 {
-	struct sockaddr_in6 *six = (struct sockaddr_in6 *)&ep->su->remote;
-	struct in6_addr remote = six->sin6_addr;
+	struct in6_addr remote = number_addr(&ep->su->remote);
 	u16 port;
 
-	if (ep->sock->sk->sk_bound_dev_if)
-		return false;
-	if (ep->su->remote.ss_family == AF_INET)
-		ipv6_addr_set_v4mapped(((struct sockaddr_in *)six)->sin_addr.s_addr, &remote);
-	return !kiw_port_near(ep->dev, &remote, &port);
+	return !ep->sock->sk->sk_bound_dev_if && !kiw_port_near(ep->dev, &remote, &port);
 }
 
 /* The Request is complete. */
@@ -714,10 +698,7 @@ static const struct kiw_ep_ops answer_ops = {
 
 void kiw_number_init(struct kiw_device *dev)
 {
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(dev->number.early); i++)
-		INIT_HLIST_HEAD(&dev->number.early[i]);
+	dev->number.early = RB_ROOT;
 	INIT_LIST_HEAD(&dev->number.users);
 	kiw_port_init(dev, &answer_ops);
 }

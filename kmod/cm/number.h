@@ -5,6 +5,7 @@
 
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/rbtree.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
@@ -13,8 +14,6 @@ struct kiw_device;
 struct kiw_ep_ops;
 struct kiw_listener;
 struct kiw_qp;
-
-#define KIW_EARLY_BITS	8	/* of the hash of numbers */
 
 /**
  * struct kiw_port - listeners of a device for connections by QP number, see port.c
@@ -40,12 +39,12 @@ struct kiw_port {
 
 /**
  * struct kiw_numbers - pending connections by QP number; protected by the device's ep_lock
- * @early: Requests that wait for their QP, hashed by its number
+ * @early: Requests that wait for their QP, see early.c
  * @users: users with QPs that dial
  * @num_users: entries of @users
  */
 struct kiw_numbers {
-	struct hlist_head	early[1 << KIW_EARLY_BITS];
+	struct rb_root		early;
 	struct list_head	users;
 	u32			num_users;
 };

@@ -8,6 +8,7 @@
  *	accept.c	start-up of the responder
  *	connect.c	start-up of the initiator
  *	queue.c	requests that wait for their listener's user
+ *	early.c	requests by number that wait for their QP
  *	ep.c		endpoints: lifetime, reports to iw_cm, end
  *	param.c	parameters, and options of a link
  *	sock.c	sockets, addresses, start-up frames in and out
@@ -57,6 +58,7 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/net.h>
+#include <linux/rbtree.h>
 #include <linux/socket.h>
 #include <linux/timer.h>
 #include <net/sock.h>
@@ -116,31 +118,82 @@ struct kiw_ep;
 struct kiw_listener;
 
 /**
+ * struct kiw_early_key - what a QP expects of its peer's Request, see struct kiw_number_said
+ * @local: address that it comes to; IPv4 as a mapped one
+ * @remote: address that it comes from
+ */
+struct kiw_early_key {
+	struct in6_addr	local;
+	struct in6_addr	remote;
+	u32		from;
+	u32		to;
+	u32		psn;
+	u32		ready;
+};
+
+/**
+ * struct kiw_early - a Request by number that waits for its QP
+ * @node: in the device's @number.early; protected by its ep_lock
+ * @inbox: of its endpoint
+ * @key: what it says
+ */
+struct kiw_early {
+	struct rb_node		node;
+	struct kiw_inbox	*inbox;
+	struct kiw_early_key	key;
+};
+
+/**
+ * enum kiw_turn - when a listener reports a connection's Request
+ * @KIW_TURN_NONE: not complete, and no later connection waits for it; or reported
+ * @KIW_TURN_AWAITED: not complete, and to be reported before those of later connections of its host
+ * @KIW_TURN_HELD: complete, but that of an earlier connection comes first
+ * @KIW_TURN_NEXT: complete, and held by no other
+ */
+enum kiw_turn {
+	KIW_TURN_NONE,
+	KIW_TURN_AWAITED,
+	KIW_TURN_HELD,
+	KIW_TURN_NEXT,
+};
+
+/**
  * struct kiw_startup - state of the start-up only
  * @cfg: wishes of this side
  * @req: the Request as sent or received
  * @terms: agreed terms
  * @local: initiator: address to bind; then the connection's own
  * @remote: initiator: address to connect to; then the connection's own
- * @retried: initiator: revision 2 found no answer, this is the attempt with revision 1
- * @refusals: initiator: times that TCP refused
- * @next: initiator: jiffies of the next attempt, in state DIAL_WAIT
- * @reject: responder: the Reply in @out is a rejection
- * @held: responder: the Request is complete, but that of an earlier connection comes first;
- *	protected by the listener's lock
- * @number: responder: position in the order of TCP's accept
- * @accepted: responder: jiffies of TCP's accept
- * @ready: responder: jiffies when the Request was complete
- * @peer: responder: the peer's address
- * @pd_len: bytes at @pd
- * @tell_len: bytes at @tell
  * @in_have: bytes in @in
  * @out_len: bytes in @out
  * @out_sent: bytes of @out that TCP took
- * @tell: the peer's private data for the user, in @in
- * @pd: initiator: the user's private data
  * @in: received part of the peer's frame
  * @out: our frame
+ *
+ * Of the initiator:
+ * @retried: revision 2 found no answer, this is the attempt with revision 1
+ * @refusals: times that TCP refused
+ * @next: jiffies of the next attempt, in state DIAL_WAIT
+ * @status: for KIW_OWED_REPLY
+ * @tell: the peer's private data for the user, in @in
+ * @tell_len: bytes at @tell
+ * @pd_len: bytes at @pd
+ * @pd: the user's private data
+ *
+ * Of the responder:
+ * @reject: the Reply in @out is a rejection
+ * @cookie: index in the table of requests, or 0
+ * @ep: its endpoint
+ * @listener: until the user has decided, reference held, or NULL
+ * @told: the Request is reported to @listener's user and undecided
+ * @link: in @listener->waiting unless @told; protected by the listener's lock, as the next two
+ * @turn: see enum kiw_turn
+ * @node: in @listener->order or ->next, by @turn
+ * @number: position in the order of TCP's accept
+ * @accepted: jiffies of TCP's accept
+ * @ready: jiffies when the Request was complete
+ * @peer: the peer's address
+ * @early: dialed end, while its Request waits for its QP
  */
 struct kiw_startup {
 	struct kiw_mpa_cfg	cfg;
@@ -148,24 +201,38 @@ struct kiw_startup {
 	struct kiw_mpa_result	terms;
 	struct sockaddr_storage	local;
 	struct sockaddr_storage	remote;
-	bool			retried;
-	u8			refusals;
-	unsigned long		next;
-	bool			reject;
-	bool			held;
-	u32			number;
-	unsigned long		accepted;
-	unsigned long		ready;
-	struct in6_addr		peer;
-	u16			pd_len;
-	u8			tell_len;
 	u16			in_have;
 	u16			out_len;
 	u16			out_sent;
-	const u8		*tell;
-	u8			pd[KIW_MPA_PD_MAX];
 	u8			in[KIW_MPA_FRAME_MAX];
 	u8			out[KIW_MPA_FRAME_MAX];
+	union {
+		struct {
+			bool		retried;
+			u8		refusals;
+			unsigned long	next;
+			int		status;
+			const u8	*tell;
+			u8		tell_len;
+			u16		pd_len;
+			u8		pd[KIW_MPA_PD_MAX];
+		};
+		struct {
+			bool			reject;
+			u32			cookie;
+			struct kiw_ep		*ep;
+			struct kiw_listener	*listener;
+			bool			told;
+			struct list_head	link;
+			enum kiw_turn		turn;
+			struct rb_node		node;
+			u32			number;
+			unsigned long		accepted;
+			unsigned long		ready;
+			struct in6_addr		peer;
+			struct kiw_early	early;
+		};
+	};
 };
 
 /* Callbacks of a socket, as in struct sock. */
@@ -203,19 +270,16 @@ struct kiw_ep_ops {
  * @dev_link: in @dev->eps; protected by @dev->ep_lock
  * @timer: fires at @deadline, or earlier for a retry
  * @mutex: protects all below
- * @state: see above
+ * @state: enum kiw_ep_state, see above
  * @announced: a connection is reported to iw_cm, or the report is pending: its close will follow
  * @final: the last report to iw_cm is sent or pending
  * @retired: the reference for being alive is dropped
  * @hooked: the socket's callbacks are ours
  * @retry: the work must run again at @again
  * @timed: @deadline is valid
- * @told: the request is reported to @listener's user and undecided
  * @owed: KIW_OWED_*
  * @ird: for the next event
  * @ord: for the next event
- * @status: for KIW_OWED_REPLY
- * @cookie: index in the table of requests, or 0
  * @retransmits: of the connection, already in the device's counter
  * @acked: TCP's snd_una when @deadline was set, in CLOSING and LINGER
  * @user: in LINGER, the user that created the queue pair
@@ -226,8 +290,6 @@ struct kiw_ep_ops {
  * @stream: the running connection, reference held
  * @qp: bound QP, reference held
  * @id: iw_cm's side of a connection, reference held; a listener keeps it elsewhere
- * @listener: until the user has decided, reference held, or NULL
- * @wait_link: in @listener->waiting or ->ready unless @told; protected by @listener->lock
  * @su: NULL in a listener, and once the start-up is over and reported
  */
 struct kiw_ep {
@@ -238,19 +300,16 @@ struct kiw_ep {
 	struct timer_list	timer;
 
 	struct mutex		mutex;
-	enum kiw_ep_state	state;
+	u8			state;
 	bool			announced;
 	bool			final;
 	bool			retired;
 	bool			hooked;
 	bool			retry;
 	bool			timed;
-	bool			told;
 	u8			owed;
 	u8			ird;
 	u8			ord;
-	int			status;
-	u32			cookie;
 	u32			retransmits;
 	u32			acked;
 	kuid_t			user;
@@ -261,8 +320,6 @@ struct kiw_ep {
 	struct kiw_stream	*stream;
 	struct kiw_qp		*qp;
 	struct iw_cm_id		*id;
-	struct kiw_listener	*listener;
-	struct list_head	wait_link;
 	struct kiw_startup	*su;
 };
 
@@ -272,10 +329,11 @@ struct kiw_ep {
  * @lock: protects the rest
  * @serves: role of the endpoints of its connections
  * @id: iw_cm's listening side, reference held; NULL once stopped, or without iw_cm
- * @waiting: endpoints without a complete Request, by number
- * @ready: endpoints with a complete Request that is not reported yet, by number
+ * @waiting: endpoints with a Request that is not reported yet, or not complete
+ * @order: of these, those in turn AWAITED and HELD, by host and number
+ * @next: of these, those in turn NEXT, by number
  * @next_number: for the next connection
- * @num_waiting: entries of @waiting and @ready
+ * @num_waiting: entries of @waiting
  * @max_waiting: further connections are closed when TCP hands them over
  * @num_told: undecided requests
  * @max_told: the user's backlog; @num_told exceeds it only after %KIW_READY_PATIENCE
@@ -286,7 +344,8 @@ struct kiw_listener {
 	const struct kiw_ep_ops	*serves;
 	struct iw_cm_id		*id;
 	struct list_head	waiting;
-	struct list_head	ready;
+	struct rb_root		order;
+	struct rb_root_cached	next;
 	u32			next_number;
 	u32			num_waiting;
 	u32			max_waiting;
@@ -364,6 +423,12 @@ int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event);
 void kiw_listener_ready(struct kiw_ep *ep);
 void kiw_listener_leave(struct kiw_ep *ep);
 void kiw_listener_abort(struct kiw_listener *l);
+
+/* early.c */
+void kiw_early_add(struct kiw_ep *ep, const struct kiw_number_said *said,
+		   const struct in6_addr *local, const struct in6_addr *remote);
+void kiw_early_remove(struct kiw_ep *ep);
+void kiw_early_tell(struct kiw_device *dev, const struct kiw_peer *peer);
 
 /* accept.c */
 extern const struct kiw_ep_ops kiw_accept_ops;

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Endpoints of a listener: those without a complete Request, and those with one that is not
- * reported to the user yet.
- */
+/* Endpoints of a listener with a Request that is not reported to the user yet, and their order. */
 #include "priv.h"
 
 #include <net/ipv6.h>
@@ -19,6 +16,43 @@ static struct in6_addr queue_peer(const struct sock *sk)
 	return peer;
 }
 
+static struct kiw_startup *queue_startup(const struct rb_node *node)
+{
+	return rb_entry(node, struct kiw_startup, node);
+}
+
+static bool queue_by_number(struct rb_node *node, const struct rb_node *other)
+{
+	return (s32)(queue_startup(node)->number - queue_startup(other)->number) < 0;
+}
+
+static int queue_cmp_peer(const void *peer, const struct rb_node *node)
+{
+	return ipv6_addr_cmp(peer, &queue_startup(node)->peer);
+}
+
+static bool queue_by_peer(struct rb_node *node, const struct rb_node *other)
+{
+	int order = queue_cmp_peer(&queue_startup(node)->peer, other);
+
+	return order < 0 || (!order && queue_by_number(node, other));
+}
+
+/* Change the turn of an endpoint, and its place with it. */
+static void queue_turn(struct kiw_listener *l, struct kiw_startup *su, enum kiw_turn turn)
+{
+	lockdep_assert_held(&l->lock);
+	if (su->turn == KIW_TURN_NEXT)
+		rb_erase_cached(&su->node, &l->next);
+	else if (su->turn != KIW_TURN_NONE)
+		rb_erase(&su->node, &l->order);
+	su->turn = turn;
+	if (turn == KIW_TURN_NEXT)
+		rb_add_cached(&su->node, &l->next, queue_by_number);
+	else if (turn != KIW_TURN_NONE)
+		rb_add(&su->node, &l->order, queue_by_peer);
+}
+
 /**
  * kiw_listener_add() - queue a connection at a listener
  * @l: listener; call in the order of TCP's accept
@@ -28,6 +62,7 @@ static struct in6_addr queue_peer(const struct sock *sk)
  */
 bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 {
+	struct kiw_startup *su = ep->su;
 	bool room;
 
 	lockdep_assert_held(&ep->mutex);
@@ -35,12 +70,14 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
 	room = l->num_waiting < l->max_waiting;
 	if (room) {
 		l->num_waiting++;
-		list_add_tail(&ep->wait_link, &l->waiting);
-		ep->su->number = l->next_number++;
-		ep->su->accepted = jiffies;
-		ep->su->peer = queue_peer(ep->sock->sk);
+		su->ep = ep;
+		list_add_tail(&su->link, &l->waiting);
+		su->number = l->next_number++;
+		su->accepted = jiffies;
+		su->peer = queue_peer(ep->sock->sk);
+		queue_turn(l, su, KIW_TURN_AWAITED);
 		kiw_ep_get(&l->ep);
-		ep->listener = l;
+		su->listener = l;
 	}
 	mutex_unlock(&l->lock);
 	return room;
@@ -53,51 +90,41 @@ bool kiw_listener_add(struct kiw_listener *l, struct kiw_ep *ep)
  * that the network lost comes later, and a connection without one delays no later connection of its
  * host.
  */
-static bool queue_same_peer(const struct kiw_ep *ep, const struct in6_addr *peer)
-{
-	return ipv6_addr_equal(&ep->su->peer, peer);
-}
 
 /* May the Request of a connection still come before those of later ones? */
-static bool queue_is_awaited(struct kiw_ep *ep)
+static bool queue_is_awaited(const struct kiw_startup *su)
 {
-	if (!time_after(jiffies, ep->su->accepted + KIW_ORDER_PATIENCE))
+	if (!time_after(jiffies, su->accepted + KIW_ORDER_PATIENCE))
 		return true;
 	/* Bytes arrived, perhaps all of the Request. */
-	return work_busy(&ep->inbox.work);
+	return work_busy(&su->ep->inbox.work);
 }
 
-/* Release Requests of a host that need not wait for earlier ones any more. */
+/*
+ * Release Requests of a host that need not wait for earlier ones any more. Each connection is
+ * stepped over once, however many stay without a Request.
+ */
 static void queue_release(struct kiw_listener *l, const struct in6_addr *peer)
 {
-	const struct kiw_ep *awaited = NULL;
-	struct kiw_ep *ep;
+	struct kiw_startup *su;
+	struct rb_node *node;
 
 	lockdep_assert_held(&l->lock);
-	list_for_each_entry(ep, &l->waiting, wait_link) {
-		if (queue_same_peer(ep, peer) && queue_is_awaited(ep)) {
-			awaited = ep;
-			break;
-		}
-	}
-	list_for_each_entry(ep, &l->ready, wait_link) {
-		if (queue_same_peer(ep, peer) &&
-		    (!awaited || (s32)(ep->su->number - awaited->su->number) < 0))
-			ep->su->held = false;
+	while ((node = rb_find_first(peer, &l->order, queue_cmp_peer))) {
+		su = queue_startup(node);
+		if (su->turn == KIW_TURN_AWAITED && queue_is_awaited(su))
+			return;
+		queue_turn(l, su, su->turn == KIW_TURN_HELD ? KIW_TURN_NEXT : KIW_TURN_NONE);
 	}
 }
 
 /* The next request to report, or NULL. */
 static struct kiw_ep *queue_next(const struct kiw_listener *l)
 {
-	struct kiw_ep *ep;
+	struct rb_node *node = rb_first_cached(&l->next);
 
 	lockdep_assert_held(&l->lock);
-	list_for_each_entry(ep, &l->ready, wait_link) {
-		if (!ep->su->held)
-			return ep;
-	}
-	return NULL;
+	return node ? queue_startup(node)->ep : NULL;
 }
 
 /* After a change of @ep: notify the next endpoint if it is another. */
@@ -110,27 +137,35 @@ static void queue_pass(const struct kiw_listener *l, const struct kiw_ep *ep)
 		kiw_inbox_post(&next->inbox, KIW_EP_SOCKET);
 }
 
+/* The endpoint waits no more. */
+static void queue_remove(struct kiw_listener *l, struct kiw_startup *su)
+{
+	list_del(&su->link);
+	l->num_waiting--;
+	queue_turn(l, su, KIW_TURN_NONE);
+}
+
 /**
  * kiw_listener_leave() - leave the listener
  * @ep: endpoint, mutex held, with or without a listener; its user has decided, or it ends
  */
 void kiw_listener_leave(struct kiw_ep *ep)
 {
-	struct kiw_listener *l = ep->listener;
+	struct kiw_startup *su = ep->su;
+	struct kiw_listener *l = su ? su->listener : NULL;
 
 	lockdep_assert_held(&ep->mutex);
 	if (!l)
 		return;
-	ep->listener = NULL;
+	su->listener = NULL;
 	mutex_lock(&l->lock);
-	if (ep->told) {
+	if (su->told) {
 		l->num_told--;
 	} else {
-		list_del_init(&ep->wait_link);
-		l->num_waiting--;
-		queue_release(l, &ep->su->peer);
+		queue_remove(l, su);
+		queue_release(l, &su->peer);
 	}
-	ep->told = false;
+	su->told = false;
 	queue_pass(l, ep);
 	mutex_unlock(&l->lock);
 	kiw_ep_put(&l->ep);
@@ -147,7 +182,7 @@ static bool queue_may_tell(struct kiw_listener *l, struct kiw_ep *ep)
 
 	queue_release(l, &su->peer);
 	queue_pass(l, ep);
-	if (su->held) {
+	if (su->turn == KIW_TURN_HELD) {
 		over = su->accepted + KIW_ORDER_PATIENCE;
 		kiw_ep_again(ep, (time_after(over, jiffies) ? over : jiffies) + 1);
 		return false;
@@ -172,7 +207,7 @@ static bool queue_may_tell(struct kiw_listener *l, struct kiw_ep *ep)
  */
 int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
 {
-	struct kiw_listener *l = ep->listener;
+	struct kiw_listener *l = ep->su->listener;
 	int err = -ECONNABORTED;
 
 	lockdep_assert_held(&ep->mutex);
@@ -180,10 +215,9 @@ int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
 	if (l->id)
 		err = queue_may_tell(l, ep) ? l->id->event_handler(l->id, event) : -EAGAIN;
 	if (!err) {
-		list_del_init(&ep->wait_link);
-		l->num_waiting--;
+		queue_remove(l, ep->su);
 		l->num_told++;
-		ep->told = true;
+		ep->su->told = true;
 		queue_pass(l, ep);
 	}
 	mutex_unlock(&l->lock);
@@ -196,18 +230,12 @@ int kiw_listener_tell(struct kiw_ep *ep, struct iw_cm_event *event)
  */
 void kiw_listener_ready(struct kiw_ep *ep)
 {
-	struct kiw_listener *l = ep->listener;
-	struct kiw_ep *before;
+	struct kiw_listener *l = ep->su->listener;
 
 	lockdep_assert_held(&ep->mutex);
 	mutex_lock(&l->lock);
 	ep->su->ready = jiffies;
-	ep->su->held = true;
-	list_for_each_entry_reverse(before, &l->ready, wait_link) {
-		if ((s32)(before->su->number - ep->su->number) < 0)
-			break;
-	}
-	list_move(&ep->wait_link, &before->wait_link);
+	queue_turn(l, ep->su, KIW_TURN_HELD);
 	queue_release(l, &ep->su->peer);
 	mutex_unlock(&l->lock);
 }
@@ -218,12 +246,10 @@ void kiw_listener_ready(struct kiw_ep *ep)
  */
 void kiw_listener_abort(struct kiw_listener *l)
 {
-	struct kiw_ep *waiting;
+	struct kiw_startup *su;
 
 	mutex_lock(&l->lock);
-	list_for_each_entry(waiting, &l->waiting, wait_link)
-		kiw_inbox_post(&waiting->inbox, KIW_INBOX_ABORTED);
-	list_for_each_entry(waiting, &l->ready, wait_link)
-		kiw_inbox_post(&waiting->inbox, KIW_INBOX_ABORTED);
+	list_for_each_entry(su, &l->waiting, link)
+		kiw_inbox_post(&su->ep->inbox, KIW_INBOX_ABORTED);
 	mutex_unlock(&l->lock);
 }

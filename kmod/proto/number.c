@@ -110,13 +110,24 @@ enum kiw_number_form kiw_number_parse(const u8 *b, u32 len, struct kiw_number_sa
 	return KIW_NUMBER_GOOD;
 }
 
+bool kiw_number_expects(const struct kiw_number *own, bool ready, struct kiw_number_said *req)
+{
+	*req = (struct kiw_number_said){
+		.from = own->to,
+		.to = own->from,
+		.psn = ready ? own->rq_psn : own->sq_psn,
+		.ready = ready,
+		.version = KIW_NUMBER_VERSION,
+	};
+	return ready || own->ready;
+}
+
 bool kiw_number_answers(const struct kiw_number *own, const struct kiw_number_said *req)
 {
-	if (own->to != req->from || own->from != req->to)
-		return false;
-	if (req->ready)
-		return req->psn == own->rq_psn;
-	return own->ready && req->psn == own->sq_psn;
+	struct kiw_number_said due;
+
+	return kiw_number_expects(own, req->ready, &due) && req->from == due.from &&
+	       req->to == due.to && req->psn == due.psn;
 }
 
 enum kiw_number_proof kiw_number_proves(const struct kiw_number *own,

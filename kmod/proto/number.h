@@ -96,6 +96,16 @@ void kiw_number_reject(u8 *b);
 enum kiw_number_form kiw_number_parse(const u8 *b, u32 len, struct kiw_number_said *said);
 
 /**
+ * kiw_number_expects() - the Request of an end's peer
+ * @own: dialed end
+ * @ready: that of a peer that may send
+ * @req: output; @nonce and @limited may be any
+ *
+ * Return: false: none yet.
+ */
+bool kiw_number_expects(const struct kiw_number *own, bool ready, struct kiw_number_said *req);
+
+/**
  * kiw_number_answers() - does a Request come from an end's peer, for this end
  * @own: dialed end
  * @req: Request
