@@ -29,7 +29,7 @@ bool kiw_sock_taken(const struct sock *sk)
 static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 				       const struct kiw_mpa_result *neg)
 {
-	u32 sges = qp->core.sq.max_sge + qp->core.rq.max_sge;
+	u32 sges = qp->core->sq.max_sge + qp->core->rq.max_sge;
 	size_t need = max(offsetof(struct kiw_stream, sge[sges]), sizeof(struct kiw_stream));
 	/* kmalloc rounds the size up; use the rest for the Read queues. */
 	size_t size = kmalloc_size_roundup(need);
@@ -38,9 +38,9 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	if (!s)
 		return NULL;
 	s->ss.tx.req.sge = s->sge;
-	s->ss.recv.sge = s->sge + qp->core.sq.max_sge;
+	s->ss.recv.sge = s->sge + qp->core->sq.max_sge;
 	if (kiw_reads_init(&s->ss.tx.reads_out, &s->ss.tx.reads_in, neg->ord, neg->ird,
-			   qp->core.sq.max_sge, (void *)s + need, size - need)) {
+			   qp->core->sq.max_sge, (void *)s + need, size - need)) {
 		kfree(s);
 		return NULL;
 	}
@@ -88,7 +88,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 		return ERR_PTR(-ENOMEM);
 	sk = s->sk;
 	mutex_lock(&qp->mutex);
-	if (!kiw_qp_next(qp->core.state, KIW_EV_CONNECTED).valid || qp->dying ||
+	if (!kiw_qp_next(qp->core->state, KIW_EV_CONNECTED).valid || qp->dying ||
 	    qp->inbox != inbox) {
 		mutex_unlock(&qp->mutex);
 		kiw_stream_put(s);
@@ -111,7 +111,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	/* A responder's peer is connected once it sends. */
 	if (qp->by_number && first)
 		qp->peer->patient = false;
-	s->ss.core = &qp->core;
+	s->ss.core = qp->core;
 	qp->closed = false;
 	kiw_session_start(&s->ss, tcp_sk(sk)->copied_seq, first);
 	/* Restart the turn, since bytes count only from here. */
@@ -137,7 +137,7 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 
 	kiw_stream_assert_held(s);
 	kiw_stream_count_retransmits(s, true);
-	if (!orderly || qp->core.state == KIW_QP_TERMINATE)
+	if (!orderly || qp->core->state == KIW_QP_TERMINATE)
 		kiw_session_event(&s->ss, lost ? KIW_EV_LLP_LOST : KIW_EV_MODIFY_ERR);
 	else
 		kiw_session_event(&s->ss, KIW_EV_CLOSE_DONE);
@@ -155,16 +155,16 @@ static void attach_detach_qp(struct kiw_stream *s, struct kiw_qp *qp, bool order
 			qp->peer->patient = false;
 		}
 	}
-	if (qp->core.state == KIW_QP_IDLE) {
+	if (qp->core->state == KIW_QP_IDLE) {
 		WRITE_ONCE(qp->closed, true);
 		if (kiw_qp_is_over(qp)) {
 			/* The doorbell flushes later requests. */
-			kiw_core_flush_sq(&qp->core);
-			kiw_rq_flush(&qp->core.rq, NULL);
+			kiw_core_flush_sq(qp->core);
+			kiw_rq_flush(&qp->core->rq, NULL);
 			kiw_qp_raise_last_wqe(&qp->ibqp);
 		} else {
-			kiw_core_open_rings(&qp->core);
-			if (kiw_sq_posted(&qp->core.sq))
+			kiw_core_open_rings(qp->core);
+			if (kiw_sq_posted(&qp->core->sq))
 				kiw_qp_await_peer(qp);
 		}
 	}

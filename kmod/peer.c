@@ -117,7 +117,7 @@ static void peer_watch_work(struct work_struct *work)
 	if (s && !limit && peer->watch.probes)
 		peer_change_probes(&peer->watch, s);
 	/* In other states the end began, and the endpoint limits it. */
-	if (s && limit && READ_ONCE(qp->core.state) == KIW_QP_RTS) {
+	if (s && limit && READ_ONCE(qp->core->state) == KIW_QP_RTS) {
 		lost = peer_is_silent(&peer->watch, s, limit, pause);
 		if (!lost)
 			kiw_inbox_queue_late(&peer->watch.work, pause);
@@ -152,7 +152,7 @@ void kiw_qp_watch(struct kiw_qp *qp)
 int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t late)
 {
 	lockdep_assert_held(&qp->mutex);
-	if (qp->core.state != KIW_QP_IDLE || qp->core.shown != IB_QPS_INIT || qp->inbox)
+	if (qp->core->state != KIW_QP_IDLE || qp->core->shown != IB_QPS_INIT || qp->inbox)
 		return -EINVAL;
 	if (!qp->peer) {
 		qp->peer = kzalloc(sizeof(*qp->peer), GFP_KERNEL_ACCOUNT);
@@ -175,17 +175,17 @@ int kiw_peer_expect(struct kiw_qp *qp, const struct kiw_peer *named, work_func_t
 	qp->peer->untold = false;
 	qp->peer->begun = false;
 	/* A program that names its peer sets its rights itself. */
-	WRITE_ONCE(qp->core.own.access, qp->asked);
+	WRITE_ONCE(qp->core->own.access, qp->asked);
 	qp->by_number = true;
-	qp->core.flush = IB_WC_WR_FLUSH_ERR;
-	WRITE_ONCE(qp->core.manner, &kiw_manner_number);
-	WRITE_ONCE(qp->core.shown, IB_QPS_RTR);
+	qp->core->flush = IB_WC_WR_FLUSH_ERR;
+	WRITE_ONCE(qp->core->manner, &kiw_manner_number);
+	WRITE_ONCE(qp->core->shown, IB_QPS_RTR);
 	return 0;
 }
 
 int kiw_peer_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
-	bool first = qp->core.shown == IB_QPS_RTR;
+	bool first = qp->core->shown == IB_QPS_RTR;
 	struct kiw_peer *peer = qp->peer;
 	u32 psn;
 
@@ -201,7 +201,7 @@ int kiw_peer_ready(struct kiw_qp *qp, const struct ib_qp_attr *attr, int mask)
 	peer->ends.ready = true;
 	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
 		peer->ord = attr->max_rd_atomic;
-	WRITE_ONCE(qp->core.shown, IB_QPS_RTS);
+	WRITE_ONCE(qp->core->shown, IB_QPS_RTS);
 	if (first && qp->inbox)
 		kiw_inbox_post(qp->inbox, KIW_INBOX_READY);
 	return 0;
@@ -237,7 +237,7 @@ void kiw_peer_forget(struct kiw_qp *qp)
 	if (!qp->by_number)
 		return;
 	WRITE_ONCE(qp->by_number, false);
-	WRITE_ONCE(qp->core.manner, &kiw_manner_cm);
+	WRITE_ONCE(qp->core->manner, &kiw_manner_cm);
 	qp->peer->patient = false;
 	if (!qp->inbox)
 		return;
@@ -278,8 +278,8 @@ bool kiw_qp_peer(struct kiw_qp *qp, struct kiw_peer *peer)
 static void peer_await_anew(struct kiw_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
-	if (qp->core.state != KIW_QP_IDLE || qp->core.shown != IB_QPS_RTS ||
-	    !kiw_sq_posted(&qp->core.sq))
+	if (qp->core->state != KIW_QP_IDLE || qp->core->shown != IB_QPS_RTS ||
+	    !kiw_sq_posted(&qp->core->sq))
 		return;
 	qp->peer->patient = false;
 	kiw_qp_await_peer(qp);
@@ -326,7 +326,7 @@ void kiw_peer_query(const struct kiw_qp *qp, struct ib_qp_attr *attr, int mask)
 
 	lockdep_assert_held(&qp->mutex);
 	/* Nothing is negotiated yet: return the program's values. */
-	if (qp->core.state == KIW_QP_IDLE) {
+	if (qp->core->state == KIW_QP_IDLE) {
 		attr->max_rd_atomic = min_t(u32, peer->ord, U8_MAX);
 		attr->max_dest_rd_atomic = min_t(u32, peer->ird, U8_MAX);
 	}

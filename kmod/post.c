@@ -157,7 +157,7 @@ static bool post_copy_inline(const struct kiw_sq *sq, struct kiw_wqe *wqe, void 
 static int post_send_slot(struct kiw_qp *qp, void *slot, const struct ib_send_wr *wr)
 {
 	int opcode = post_opcode(wr->opcode), flags = post_wqe_flags(qp, wr->send_flags);
-	const struct kiw_sq *sq = &qp->core.sq;
+	const struct kiw_sq *sq = &qp->core->sq;
 	void *args = slot + sq->head;
 	struct kiw_wqe *wqe = slot;
 
@@ -186,7 +186,7 @@ static int post_send_slot(struct kiw_qp *qp, void *slot, const struct ib_send_wr
  */
 static bool post_may_send(const struct kiw_qp *qp)
 {
-	if (READ_ONCE(qp->core.state) != KIW_QP_IDLE || rcu_access_pointer(qp->stream))
+	if (READ_ONCE(qp->core->state) != KIW_QP_IDLE || rcu_access_pointer(qp->stream))
 		return true;
 	/* Pairs with the fence of kiw_sq_flush() between setting it and clearing the stream. */
 	smp_rmb();
@@ -196,13 +196,13 @@ static bool post_may_send(const struct kiw_qp *qp)
 /* Have posted requests sent. The stream does so in softirq; everything else is for a thread. */
 static void post_kick(struct kiw_qp *qp)
 {
-	u32 flags = post_flags(&qp->core.sq.map);
+	u32 flags = post_flags(&qp->core->sq.map);
 	struct kiw_stream *s = NULL;
 
 	if (flags & KIW_RING_DRAINING)
 		return;
 	rcu_read_lock();
-	if (!(flags & KIW_RING_FLUSH) && READ_ONCE(qp->core.state) == KIW_QP_RTS)
+	if (!(flags & KIW_RING_FLUSH) && READ_ONCE(qp->core->state) == KIW_QP_RTS)
 		s = rcu_dereference(qp->stream);
 	if (s)
 		kiw_stream_ring_now(s);
@@ -213,7 +213,7 @@ static void post_kick(struct kiw_qp *qp)
 
 int kiw_qp_post_send(struct kiw_qp *qp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
 {
-	struct kiw_sq *sq = &qp->core.sq;
+	struct kiw_sq *sq = &qp->core->sq;
 	const struct ib_send_wr *first = wr;
 	unsigned long flags;
 	int err = 0;
@@ -268,13 +268,13 @@ static int post_recv_list(struct kiw_rq *rq, const struct ib_recv_wr *wr,
 
 static bool post_may_receive(const struct kiw_qp *qp)
 {
-	return qp->core.rq.entries && (READ_ONCE(qp->core.state) != KIW_QP_IDLE ||
-				       READ_ONCE(qp->core.shown) != IB_QPS_RESET);
+	return qp->core->rq.entries && (READ_ONCE(qp->core->state) != KIW_QP_IDLE ||
+				       READ_ONCE(qp->core->shown) != IB_QPS_RESET);
 }
 
 int kiw_qp_post_recv(struct kiw_qp *qp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad)
 {
-	struct kiw_rq *rq = &qp->core.rq;
+	struct kiw_rq *rq = &qp->core->rq;
 	unsigned long flags;
 	int err;
 

@@ -106,8 +106,8 @@ int kiw_qp_bind(struct kiw_qp *qp, struct kiw_inbox *inbox, bool by_number)
 	int ret = 0;
 
 	mutex_lock(&qp->mutex);
-	if (qp->inbox || qp->dying || qp->core.state != KIW_QP_IDLE || qp->by_number != by_number ||
-	    (by_number && qp->peer->over)) {
+	if (qp->inbox || qp->dying || qp->core->state != KIW_QP_IDLE ||
+	    qp->by_number != by_number || (by_number && qp->peer->over)) {
 		ret = -EISCONN;
 	} else {
 		kiw_inbox_get(inbox);
@@ -178,32 +178,31 @@ static int qp_use_srq(struct ib_qp *ibqp, struct ib_qp_cap *cap)
 	return 0;
 }
 
-static void qp_free_queues(struct kiw_qp *qp)
+static void qp_free_queues(struct kiw_core *core)
 {
-	kiw_ring_free(&qp->core.sq.map);
-	kiw_ring_free(&qp->core.rq.map);
-	kvfree(qp->core.sq.swr);
+	kiw_ring_free(&core->sq.map);
+	kiw_ring_free(&core->rq.map);
+	kvfree(core->sq.swr);
 }
 
-static int qp_alloc_queues(struct kiw_qp *qp, struct kiw_ucontext *uctx, struct ib_qp_cap *cap)
+static int qp_alloc_queues(struct kiw_core *core, struct kiw_ucontext *uctx, struct ib_qp_cap *cap)
 {
 	gfp_t gfp = uctx ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
+	struct kiw_sq *sq = &core->sq;
 	int ret;
 
-	qp->core.sq.entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
-	qp->core.sq.swr = kvcalloc(qp->core.sq.entries, sizeof(*qp->core.sq.swr),
-				   gfp | __GFP_NOWARN);
-	if (!qp->core.sq.swr)
+	sq->entries = roundup_pow_of_two(max(cap->max_send_wr, 1U));
+	sq->swr = kvcalloc(sq->entries, sizeof(*sq->swr), gfp | __GFP_NOWARN);
+	if (!sq->swr)
 		return -ENOMEM;
-	ret = kiw_ring_alloc(&qp->core.sq.map, uctx, qp->core.sq.entries,
-			     qp_sq_stride(qp->core.sq.head, cap));
+	ret = kiw_ring_alloc(&sq->map, uctx, sq->entries, qp_sq_stride(sq->head, cap));
 	if (!ret && cap->max_recv_wr) {
-		qp->core.rq.entries = roundup_pow_of_two(cap->max_recv_wr);
-		ret = kiw_ring_alloc(&qp->core.rq.map, uctx, qp->core.rq.entries,
+		core->rq.entries = roundup_pow_of_two(cap->max_recv_wr);
+		ret = kiw_ring_alloc(&core->rq.map, uctx, core->rq.entries,
 				     kiw_rq_stride(cap->max_recv_sge));
 	}
 	if (ret)
-		qp_free_queues(qp);
+		qp_free_queues(core);
 	return ret;
 }
 
@@ -211,8 +210,8 @@ static int qp_respond(const struct kiw_qp *qp, struct ib_udata *udata)
 {
 	struct kiw_create_qp_resp resp = {};
 
-	kiw_ring_tell(&qp->core.sq.map, qp->core.sq.entries, &resp.sq);
-	kiw_ring_tell(&qp->core.rq.map, qp->core.rq.entries, &resp.rq);
+	kiw_ring_tell(&qp->core->sq.map, qp->core->sq.entries, &resp.sq);
+	kiw_ring_tell(&qp->core->rq.map, qp->core->rq.entries, &resp.rq);
 	return ib_copy_to_udata(udata, &resp, sizeof(resp));
 }
 
@@ -221,11 +220,11 @@ static int qp_number_ud(struct kiw_qp *qp, const struct kiw_create_qp_req *req)
 {
 	int ret;
 
-	qp->ud = kiw_ud_open(&qp->ibqp, &qp->core, &qp->mutex, req);
+	qp->ud = kiw_ud_open(&qp->ibqp, qp->core, &qp->mutex, req);
 	if (IS_ERR(qp->ud))
 		return PTR_ERR(qp->ud);
 	qp->ibqp.qp_num = kiw_ud_port(qp->ud);
-	qp->core.own.num = qp->ibqp.qp_num;
+	qp->core->own.num = qp->ibqp.qp_num;
 	ret = xa_insert(&qp->dev->qps, qp->ibqp.qp_num, qp, GFP_KERNEL);
 	if (ret)
 		kiw_ud_close(qp->ud);
@@ -244,7 +243,7 @@ static int qp_number(struct kiw_qp *qp)
 	if (ret < 0)
 		return ret;
 	qp->ibqp.qp_num = qpn;
-	qp->core.own.num = qpn;
+	qp->core->own.num = qpn;
 	xa_store(&dev->qps, qpn, qp, GFP_KERNEL);
 	return 0;
 }
@@ -299,15 +298,15 @@ static void qp_run_doorbells(struct work_struct *work)
 
 static void qp_init_process(struct kiw_qp *qp, u64 cookie)
 {
-	qp->core.own.cookie = cookie;
+	qp->core->own.cookie = cookie;
 	qp->owner = get_pid(task_tgid(current));
 }
 
 static void qp_init_kernel(struct kiw_qp *qp, const struct ib_qp_init_attr *attr)
 {
-	qp->core.own.cookie = (uintptr_t)&qp->ibqp;
-	qp->core.own.kernel = true;
-	qp->core.sq.kernel = true;
+	qp->core->own.cookie = (uintptr_t)&qp->ibqp;
+	qp->core->own.kernel = true;
+	qp->core->sq.kernel = true;
 	qp->sig_all = attr->sq_sig_type == IB_SIGNAL_ALL_WR;
 	spin_lock_init(&qp->sq_lock);
 	spin_lock_init(&qp->rq_lock);
@@ -335,39 +334,44 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 		goto uncount;
 	}
 
+	qp->core = kzalloc(sizeof(*qp->core), udata ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+	if (!qp->core) {
+		ret = -ENOMEM;
+		goto uncount;
+	}
 	qp->dev = dev;
-	qp->core.manner = &kiw_manner_cm;
-	qp->core.flush = IB_WC_WR_FLUSH_ERR;
-	qp->core.own.pd = ibqp->pd;
-	qp->core.own.regions = &dev->regions;
-	qp->core.own.access = QP_REMOTE_RIGHTS;
+	qp->core->manner = &kiw_manner_cm;
+	qp->core->flush = IB_WC_WR_FLUSH_ERR;
+	qp->core->own.pd = ibqp->pd;
+	qp->core->own.regions = &dev->regions;
+	qp->core->own.access = QP_REMOTE_RIGHTS;
 	refcount_set(&qp->ref, 1);
 	mutex_init(&qp->mutex);
-	qp->core.state = KIW_QP_IDLE;
-	qp->core.shown = IB_QPS_INIT;
-	qp->core.caps = qp_caps(req.uctx, attr->qp_type);
-	qp->core.sq.cq = to_kiw_cq(ibqp->send_cq);
-	qp->core.sq.owner = &qp->core.own;
-	qp->core.rq.cq = to_kiw_cq(ibqp->recv_cq);
-	qp->core.rq.owner = &qp->core.own;
-	qp->core.sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
+	qp->core->state = KIW_QP_IDLE;
+	qp->core->shown = IB_QPS_INIT;
+	qp->core->caps = qp_caps(req.uctx, attr->qp_type);
+	qp->core->sq.cq = to_kiw_cq(ibqp->send_cq);
+	qp->core->sq.owner = &qp->core->own;
+	qp->core->rq.cq = to_kiw_cq(ibqp->recv_cq);
+	qp->core->rq.owner = &qp->core->own;
+	qp->core->sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
 	if (udata)
 		qp_init_process(qp, req.said.cookie);
 	else
 		qp_init_kernel(qp, attr);
 	attr->cap.max_send_sge = max(attr->cap.max_send_sge, 1U);
 	attr->cap.max_recv_sge = max(attr->cap.max_recv_sge, 1U);
-	ret = qp_alloc_queues(qp, req.uctx, &attr->cap);
+	ret = qp_alloc_queues(qp->core, req.uctx, &attr->cap);
 	if (ret)
 		goto put_owner;
 	/* Grant the full capacity of the slots. */
-	attr->cap.max_send_wr = qp->core.sq.entries;
-	attr->cap.max_recv_wr = qp->core.rq.entries;
-	attr->cap.max_inline_data = min_t(u32, qp->core.sq.map.stride - qp->core.sq.head,
+	attr->cap.max_send_wr = qp->core->sq.entries;
+	attr->cap.max_recv_wr = qp->core->rq.entries;
+	attr->cap.max_inline_data = min_t(u32, qp->core->sq.map.stride - qp->core->sq.head,
 					  KIW_MAX_INLINE);
-	qp->core.sq.max_sge = attr->cap.max_send_sge;
-	qp->core.rq.max_sge = attr->cap.max_recv_sge;
-	qp->core.sq.max_inline = attr->cap.max_inline_data;
+	qp->core->sq.max_sge = attr->cap.max_send_sge;
+	qp->core->rq.max_sge = attr->cap.max_recv_sge;
+	qp->core->sq.max_inline = attr->cap.max_inline_data;
 
 	ret = udata ? qp_respond(qp, udata) : 0;
 	if (ret)
@@ -379,9 +383,10 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	return 0;
 
 free:
-	qp_free_queues(qp);
+	qp_free_queues(qp->core);
 put_owner:
 	put_pid(qp->owner);
+	kfree(qp->core);
 uncount:
 	atomic_dec(&dev->num_qp);
 	return ret;
@@ -410,8 +415,8 @@ static void qp_end_requests(struct kiw_stream *s)
 static void qp_end_kernel(struct kiw_qp *qp)
 {
 	cancel_work_sync(&qp->doorbell);
-	kiw_cq_purge(qp->core.sq.cq, &qp->ibqp);
-	kiw_cq_purge(qp->core.rq.cq, &qp->ibqp);
+	kiw_cq_purge(qp->core->sq.cq, &qp->ibqp);
+	kiw_cq_purge(qp->core->rq.cq, &qp->ibqp);
 }
 
 /* Detach stream and endpoint of a dying QP; no connection starts any more. */
@@ -446,8 +451,9 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 		kiw_ud_close(qp->ud);
 	if (kiw_qp_is_kernel(qp))
 		qp_end_kernel(qp);
-	kiw_region_unbind_all(&qp->core.own);
-	qp_free_queues(qp);
+	kiw_region_unbind_all(&qp->core->own);
+	qp_free_queues(qp->core);
+	kfree(qp->core);
 	put_pid(qp->owner);
 	atomic_dec(&dev->num_qp);
 	/* Keep the mutex usable: some versions of RDMA core may still query and show the QP. */
@@ -459,11 +465,11 @@ int kiw_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 /* Without the QP held, its state may have changed on return. */
 static enum ib_qp_state qp_shown_state(const struct kiw_qp *qp)
 {
-	switch (READ_ONCE(qp->core.state)) {
+	switch (READ_ONCE(qp->core->state)) {
 	case KIW_QP_IDLE:
-		return READ_ONCE(qp->core.shown);
+		return READ_ONCE(qp->core->shown);
 	case KIW_QP_RTS:
-		return READ_ONCE(qp->core.shown) == IB_QPS_RTR ? IB_QPS_RTR : IB_QPS_RTS;
+		return READ_ONCE(qp->core->shown) == IB_QPS_RTR ? IB_QPS_RTR : IB_QPS_RTS;
 	case KIW_QP_CLOSING:
 		return IB_QPS_SQD;
 	case KIW_QP_TERMINATE:
@@ -477,18 +483,18 @@ static enum ib_qp_state qp_shown_state(const struct kiw_qp *qp)
 static void qp_flush_idle(struct kiw_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
-	kiw_core_flush_sq(&qp->core);
-	kiw_rq_flush(&qp->core.rq, NULL);
+	kiw_core_flush_sq(qp->core);
+	kiw_rq_flush(&qp->core->rq, NULL);
 }
 
 /* Enter the error state without a stream. */
 static void qp_fail_idle(struct kiw_qp *qp)
 {
-	struct kiw_qp_step step = kiw_qp_next(qp->core.state, KIW_EV_MODIFY_ERR);
+	struct kiw_qp_step step = kiw_qp_next(qp->core->state, KIW_EV_MODIFY_ERR);
 	bool told = kiw_qp_is_over(qp);
 
 	lockdep_assert_held(&qp->mutex);
-	WRITE_ONCE(qp->core.state, step.next);
+	WRITE_ONCE(qp->core->state, step.next);
 	qp_flush_idle(qp);
 	if ((step.actions & KIW_ACT_LAST_WQE) && !told)
 		kiw_qp_raise_last_wqe(&qp->ibqp);
@@ -497,8 +503,8 @@ static void qp_fail_idle(struct kiw_qp *qp)
 /* Drop requests posted to an idle QP. */
 static void qp_forget(struct kiw_qp *qp)
 {
-	kiw_sq_forget(&qp->core.sq);
-	kiw_rq_forget(&qp->core.rq);
+	kiw_sq_forget(&qp->core->sq);
+	kiw_rq_forget(&qp->core->rq);
 }
 
 /* --- a peer that is named by number --------------------------------------------------------- */
@@ -507,10 +513,10 @@ static void qp_forget(struct kiw_qp *qp)
 static bool qp_lose_idle(struct kiw_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
-	if (!qp->by_number || qp->core.state != KIW_QP_IDLE || rcu_access_pointer(qp->stream))
+	if (!qp->by_number || qp->core->state != KIW_QP_IDLE || rcu_access_pointer(qp->stream))
 		return false;
 	qp->peer->patient = false;
-	qp->core.flush = kiw_core_manner(&qp->core)->lost;
+	qp->core->flush = kiw_core_manner(qp->core)->lost;
 	qp_fail_idle(qp);
 	return true;
 }
@@ -576,8 +582,8 @@ static bool qp_may_wait(struct kiw_qp *qp, bool send)
 {
 	lockdep_assert_held(&qp->mutex);
 	if (!send)
-		return qp->core.shown != IB_QPS_RESET;
-	if (!qp->by_number || qp->core.state != KIW_QP_IDLE || qp->core.shown != IB_QPS_RTS)
+		return qp->core->shown != IB_QPS_RESET;
+	if (!qp->by_number || qp->core->state != KIW_QP_IDLE || qp->core->shown != IB_QPS_RTS)
 		return false;
 	kiw_qp_await_peer(qp);
 	return true;
@@ -609,29 +615,29 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 		if (c->peer)
 			return kiw_peer_expect(qp, c->peer, qp_peer_late);
 		/* librdmacm does this before it accepts: no action */
-		return qp->core.state == KIW_QP_IDLE ? 0 : -EINVAL;
+		return qp->core->state == KIW_QP_IDLE ? 0 : -EINVAL;
 	case IB_QPS_RTS:
-		return qp->core.state == KIW_QP_IDLE ? kiw_peer_ready(qp, c->attr, c->mask) :
+		return qp->core->state == KIW_QP_IDLE ? kiw_peer_ready(qp, c->attr, c->mask) :
 						       -EINVAL;
 	case IB_QPS_RESET:
 	case IB_QPS_INIT:
-		step = kiw_qp_next(qp->core.state, KIW_EV_MODIFY_RESET);
-		if (!step.valid || (qp->core.state == KIW_QP_ERROR && to == IB_QPS_INIT))
+		step = kiw_qp_next(qp->core->state, KIW_EV_MODIFY_RESET);
+		if (!step.valid || (qp->core->state == KIW_QP_ERROR && to == IB_QPS_INIT))
 			return -EINVAL;
 		/* On leaving the error state the rings are empty. */
-		if (qp->core.state == KIW_QP_ERROR)
+		if (qp->core->state == KIW_QP_ERROR)
 			qp_flush_idle(qp);
 		if (to == IB_QPS_RESET) {
 			qp_forget(qp);
-			kiw_region_unbind_all(&qp->core.own);
+			kiw_region_unbind_all(&qp->core->own);
 		}
-		kiw_core_open_rings(&qp->core);
+		kiw_core_open_rings(qp->core);
 		if (to == IB_QPS_RESET)
-			kiw_rq_call(&qp->core.rq);	/* the doorbell refuses requests */
+			kiw_rq_call(&qp->core->rq);	/* the doorbell refuses requests */
 		qp->closed = false;
 		kiw_peer_forget(qp);
-		WRITE_ONCE(qp->core.shown, to);
-		WRITE_ONCE(qp->core.state, step.next);
+		WRITE_ONCE(qp->core->shown, to);
+		WRITE_ONCE(qp->core->state, step.next);
 		return 0;
 	case IB_QPS_ERR:
 		qp_fail_idle(qp);
@@ -639,7 +645,7 @@ static int qp_modify_idle(struct kiw_qp *qp, const struct qp_change *c)
 	case IB_QPS_SQD:
 	case IB_QPS_SQE:
 		/* Both sides may close, any number of times. */
-		return qp->core.state == KIW_QP_ERROR || qp->closed ? 0 : -EINVAL;
+		return qp->core->state == KIW_QP_ERROR || qp->closed ? 0 : -EINVAL;
 	default:
 		return -EINVAL;
 	}
@@ -661,18 +667,18 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 		 * after iw_cm connected it. No action; the peer may be closing.
 		 */
 		return !qp->by_number && !c->peer &&
-		       (qp->core.state == KIW_QP_RTS ||
-			qp->core.state == KIW_QP_CLOSING) ? 0 : -EINVAL;
+		       (qp->core->state == KIW_QP_RTS ||
+			qp->core->state == KIW_QP_CLOSING) ? 0 : -EINVAL;
 	case IB_QPS_RTS:
 		if (!qp->by_number)
-			return qp->core.state == KIW_QP_RTS ? 0 : -EINVAL;
+			return qp->core->state == KIW_QP_RTS ? 0 : -EINVAL;
 		/* The peer may be closing or gone: the program cannot know. */
-		if (qp->core.state != KIW_QP_RTS && qp->core.state != KIW_QP_CLOSING &&
-		    qp->core.state != KIW_QP_IDLE)
+		if (qp->core->state != KIW_QP_RTS && qp->core->state != KIW_QP_CLOSING &&
+		    qp->core->state != KIW_QP_IDLE)
 			return -EINVAL;
 		ret = kiw_peer_ready(qp, c->attr, c->mask);
 		if (!ret && (c->mask & IB_QP_MAX_QP_RD_ATOMIC))
-			qp->core.ord = min_t(u16, qp->core.ord, c->attr->max_rd_atomic);
+			qp->core->ord = min_t(u16, qp->core->ord, c->attr->max_rd_atomic);
 		/* It is another program's peer. */
 		if (ret == -EACCES)
 			kiw_session_event(&s->ss, KIW_EV_MODIFY_ERR);
@@ -681,8 +687,8 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 		/* Requests posted before are sent before, even without a doorbell. */
 		kiw_pump_settle(s);
 		kiw_pump_send_gathered(s);
-		if (qp->core.state == KIW_QP_RTS)
-			kiw_sq_rest(&qp->core.sq);
+		if (qp->core->state == KIW_QP_RTS)
+			kiw_sq_rest(&qp->core->sq);
 		busy = kiw_tx_unfinished(&s->ss);
 		kiw_session_event(&s->ss, busy ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
 		return 0;
@@ -712,7 +718,7 @@ static void qp_set_access(struct kiw_qp *qp, int access, bool with_state)
 	if (with_state && !qp->by_number &&
 	    (!access || access == (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)))
 		access = QP_REMOTE_RIGHTS;
-	WRITE_ONCE(qp->core.own.access, access);
+	WRITE_ONCE(qp->core->own.access, access);
 }
 
 /* Store attributes besides the state. */
@@ -820,9 +826,9 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	}
 	attr->qp_state = qp_shown_state(qp);
 	attr->cur_qp_state = attr->qp_state;
-	attr->qp_access_flags = READ_ONCE(qp->core.own.access);
-	attr->max_rd_atomic = min_t(u32, qp->core.ord, U8_MAX);
-	attr->max_dest_rd_atomic = min_t(u32, qp->core.ird, U8_MAX);
+	attr->qp_access_flags = READ_ONCE(qp->core->own.access);
+	attr->max_rd_atomic = min_t(u32, qp->core->ord, U8_MAX);
+	attr->max_dest_rd_atomic = min_t(u32, qp->core->ird, U8_MAX);
 	attr->path_mtu = IB_MTU_4096;
 	if (qp->by_number)
 		kiw_peer_query(qp, attr, mask);
@@ -830,11 +836,11 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		kiw_ud_query(qp->ud, attr, mask);
 	mutex_unlock(&qp->mutex);
 	attr->port_num = 1;
-	attr->cap.max_send_wr = qp->core.sq.entries;
-	attr->cap.max_recv_wr = qp->core.rq.entries;
-	attr->cap.max_send_sge = qp->core.sq.max_sge;
-	attr->cap.max_recv_sge = qp->core.rq.max_sge;
-	attr->cap.max_inline_data = qp->core.sq.max_inline;
+	attr->cap.max_send_wr = qp->core->sq.entries;
+	attr->cap.max_recv_wr = qp->core->rq.entries;
+	attr->cap.max_send_sge = qp->core->sq.max_sge;
+	attr->cap.max_recv_sge = qp->core->rq.max_sge;
+	attr->cap.max_inline_data = qp->core->sq.max_inline;
 
 	init->qp_type = ibqp->qp_type;
 	init->srq = ibqp->srq;
@@ -869,9 +875,9 @@ static int qp_doorbell(struct kiw_qp *qp, bool send)
 	else if (!kiw_qp_is_over(qp))
 		ret = qp_may_wait(qp, send) ? 0 : -EINVAL;
 	else if (send)
-		kiw_core_flush_sq(&qp->core);
+		kiw_core_flush_sq(qp->core);
 	else
-		kiw_rq_flush(&qp->core.rq, NULL);
+		kiw_rq_flush(&qp->core->rq, NULL);
 	mutex_unlock(&qp->mutex);
 	return ret;
 }

@@ -41,7 +41,7 @@ struct kiw_ud;
  * struct kiw_qp - a queue pair
  * @ibqp: RDMA core's part
  * @dev: device
- * @core: part for its sessions; @core.own.access and @core.manner change under @mutex, all else
+ * @core: part for its sessions; its own.access and manner change under @mutex, all else
  *	while the QP is held
  * @ref: see above
  * @dying: being destroyed, accepts no connection; protected by @mutex
@@ -65,7 +65,7 @@ struct kiw_ud;
 struct kiw_qp {
 	struct ib_qp			ibqp;
 	struct kiw_device		*dev;
-	struct kiw_core			core;
+	struct kiw_core			*core;
 	refcount_t			ref;
 	bool				dying;
 	u8				asked;
@@ -106,7 +106,7 @@ static inline bool kiw_qp_is_ud(const struct kiw_qp *qp)
 /** kiw_qp_is_kernel() - does a consumer in the kernel own it */
 static inline bool kiw_qp_is_kernel(const struct kiw_qp *qp)
 {
-	return qp->core.own.kernel;
+	return qp->core->own.kernel;
 }
 
 static inline void kiw_qp_get(struct kiw_qp *qp)
@@ -134,8 +134,8 @@ static inline void kiw_qp_put(struct kiw_qp *qp)
  */
 static inline bool kiw_qp_is_over(const struct kiw_qp *qp)
 {
-	return qp->core.state == KIW_QP_ERROR ||
-	       (qp->core.state == KIW_QP_IDLE && qp->closed && !qp->by_number);
+	return qp->core->state == KIW_QP_ERROR ||
+	       (qp->core->state == KIW_QP_IDLE && qp->closed && !qp->by_number);
 }
 
 /* kiw_qp_await_peer() - start the time to wait for the peer at the first request; mutex held */

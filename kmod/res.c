@@ -86,10 +86,10 @@ static u32 res_rq_posted(const struct kiw_rq *rq)
 static int res_put_idle(struct sk_buff *msg, const struct kiw_qp *qp)
 {
 	const struct res_value values[] = {
-		{ "sq_depth", { qp->core.sq.entries } },
-		{ "sq_undone", { res_sq_undone(&qp->core.sq) } },
-		{ "rq_depth", { qp->core.rq.entries } },
-		{ "rq_posted", { res_rq_posted(&qp->core.rq) } },
+		{ "sq_depth", { qp->core->sq.entries } },
+		{ "sq_undone", { res_sq_undone(&qp->core->sq) } },
+		{ "rq_depth", { qp->core->rq.entries } },
+		{ "rq_posted", { res_rq_posted(&qp->core->rq) } },
 	};
 
 	lockdep_assert_held(&qp->mutex);
@@ -101,15 +101,15 @@ static int res_put_datagram(struct sk_buff *msg, const struct kiw_qp *qp)
 	struct kiw_ud *ud = qp->ud;
 	struct res_value values[] = {
 		{ "rq_posted" },
-		{ "rq_depth", { qp->core.rq.entries } },
-		{ "sq_depth", { qp->core.sq.entries } },
-		{ "sq_undone", { res_sq_undone(&qp->core.sq) } },
+		{ "rq_depth", { qp->core->rq.entries } },
+		{ "sq_depth", { qp->core->sq.entries } },
+		{ "sq_undone", { res_sq_undone(&qp->core->sq) } },
 		{ "udp_port", { ntohs(inet_sk(ud->sock->sk)->inet_sport) } },
 	};
 
 	lockdep_assert_held(&qp->mutex);
 	spin_lock_bh(&ud->lock);
-	values[0].value = res_rq_posted(&qp->core.rq);
+	values[0].value = res_rq_posted(&qp->core->rq);
 	spin_unlock_bh(&ud->lock);
 	return res_put(msg, values, ARRAY_SIZE(values));
 }
@@ -144,10 +144,10 @@ static int res_put_connected(struct sk_buff *msg, const struct kiw_qp *qp,
 	const struct res_value values[] = {
 		{ "local", { .text = ends.local }, RES_TEXT },
 		{ "peer", { .text = ends.peer }, RES_TEXT },
-		{ "sq_depth", { qp->core.sq.entries } },
-		{ "sq_undone", { res_sq_undone(&qp->core.sq) } },
-		{ "rq_depth", { qp->core.rq.entries } },
-		{ "rq_posted", { res_rq_posted(&qp->core.rq) } },
+		{ "sq_depth", { qp->core->sq.entries } },
+		{ "sq_undone", { res_sq_undone(&qp->core->sq) } },
+		{ "rq_depth", { qp->core->rq.entries } },
+		{ "rq_posted", { res_rq_posted(&qp->core->rq) } },
 		{ "reads_out", { kiw_reads_out_len(&s->ss.tx.reads_out) } },
 		{ "reads_in", { kiw_reads_in_len(&s->ss.tx.reads_in) } },
 		{ "message_waits", { kiw_receive_waits(&s->ss.rx) } },
@@ -156,8 +156,8 @@ static int res_put_connected(struct sk_buff *msg, const struct kiw_qp *qp,
 		{ "markers_out", { s->ss.neg.markers_tx } },
 		{ "markers_in", { s->ss.neg.markers_rx } },
 		{ "p2p", { s->ss.neg.p2p } },
-		{ "ord", { qp->core.ord } },
-		{ "ird", { qp->core.ird } },
+		{ "ord", { qp->core->ord } },
+		{ "ird", { qp->core->ird } },
 		{ "long_fpdus", { s->ss.neg.large } },
 		{ "rfc7306", { s->ss.neg.ext } },
 		{ "sent_fpdus", { s->ss.tx.sent_fpdus }, RES_U64 },
