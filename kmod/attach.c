@@ -29,21 +29,25 @@ bool kiw_sock_taken(const struct sock *sk)
 static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 				       const struct kiw_mpa_result *neg)
 {
-	u32 sges = qp->core->sq.max_sge + qp->core->rq.max_sge;
-	size_t need = max(offsetof(struct kiw_stream, sge[sges]), sizeof(struct kiw_stream));
-	/* kmalloc rounds the size up; use the rest for the Read queues. */
-	size_t size = kmalloc_size_roundup(need);
-	struct kiw_stream *s = kzalloc(size, GFP_KERNEL_ACCOUNT);
+	const struct kiw_core *core = qp->core;
+	size_t sges = (core->sq.max_sge + core->rq.max_sge) * sizeof(struct kiw_sge);
+	bool acked = kiw_core_manner(core)->acked;
+	struct kiw_stream *s = kiw_stream_alloc();
+	struct kiw_tx *tx;
 
+	lockdep_assert_held(&qp->mutex);
 	if (!s)
 		return NULL;
-	s->ss.tx.req.sge = s->sge;
-	s->ss.recv.sge = s->sge + qp->core->sq.max_sge;
-	if (kiw_reads_init(&s->ss.tx.reads_out, &s->ss.tx.reads_in, neg->ord, neg->ird,
-			   qp->core->sq.max_sge, (void *)s + need, size - need)) {
-		kfree(s);
+	tx = &s->ss.tx;
+	tx->req.sge = kiw_reads_init(&tx->reads_out, &tx->reads_in, neg->ord, neg->ird,
+				     core->sq.max_sge, sges + (acked ? KIW_ACKS_LEN : 0));
+	if (!tx->req.sge) {
+		kiw_stream_free(s);
 		return NULL;
 	}
+	s->ss.recv.sge = tx->req.sge + core->sq.max_sge;
+	if (acked)
+		tx->acks.mark = (void *)tx->req.sge + sges;
 	kref_init(&s->ref);
 	s->sk = sock->sk;
 	sock_hold(s->sk);
@@ -81,13 +85,16 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 				    const struct kiw_mpa_result *neg, bool first,
 				    void (*attached)(struct kiw_qp *qp))
 {
-	struct kiw_stream *s = attach_alloc(qp, sock, neg);
+	struct kiw_stream *s;
 	struct sock *sk;
 
-	if (!s)
-		return ERR_PTR(-ENOMEM);
-	sk = s->sk;
 	mutex_lock(&qp->mutex);
+	s = attach_alloc(qp, sock, neg);
+	if (!s) {
+		mutex_unlock(&qp->mutex);
+		return ERR_PTR(-ENOMEM);
+	}
+	sk = s->sk;
 	if (!kiw_qp_next(qp->core->state, KIW_EV_CONNECTED).valid || qp->dying ||
 	    qp->inbox != inbox) {
 		mutex_unlock(&qp->mutex);

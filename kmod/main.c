@@ -49,8 +49,8 @@ err_stream:
  * the queue that dropped the last of them, kiw_cm_exit() waits for callbacks without an endpoint.
  * kiw_lend_exit() waits until the kernel freed the last buffer of a loan, for as long as that
  * takes, and kiw_ud_exit() for UDP's callbacks. Works of streams hold references; kiw_stream_exit()
- * waits for the last, and for works queued by loans. Mapped pages of rings belong to the mapping.
- * No RCU callback runs our code.
+ * waits for the last, for works queued by loans, and for the RCU callbacks that free streams, the
+ * only ones that run our code. Mapped pages of rings belong to the mapping.
  */
 static void __exit kiw_exit(void)
 {

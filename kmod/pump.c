@@ -237,8 +237,7 @@ static void pump_break(struct kiw_stream *s)
 		return;
 	pump_push_all(s);
 	if (!s->ss.terminated && !kiw_tx_pending(&s->ss) && kiw_tx_unfinished(&s->ss)) {
-		s->ss.tx.term_len = kiw_term_build(s->ss.tx.term, KIW_ERR_LOCAL_CATASTROPHE, NULL,
-						   0, 0);
+		kiw_session_terminate(&s->ss, KIW_ERR_LOCAL_CATASTROPHE, NULL, 0, 0);
 		pump_push_all(s);
 	}
 	if (!kiw_tx_pending(&s->ss))

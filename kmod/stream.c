@@ -3,6 +3,8 @@
 #include "stream.h"
 
 static struct workqueue_struct *stream_wq;
+/* kmalloc() would round a stream of 1.1 KB up to 2. */
+static struct kmem_cache *stream_cache;
 
 /* Drop the queue's reference if the work is queued; the caller holds one. */
 static void stream_unqueue(struct kiw_stream *s)
@@ -87,6 +89,21 @@ void kiw_stream_count_retransmits(struct kiw_stream *s, bool last)
 
 /* --- references ---------------------------------------------------------------------------- */
 
+struct kiw_stream *kiw_stream_alloc(void)
+{
+	return kmem_cache_zalloc(stream_cache, GFP_KERNEL);
+}
+
+void kiw_stream_free(struct kiw_stream *s)
+{
+	kmem_cache_free(stream_cache, s);
+}
+
+static void stream_free_rcu(struct rcu_head *rcu)
+{
+	kiw_stream_free(container_of(rcu, struct kiw_stream, rcu));
+}
+
 static void stream_free(struct kref *ref)
 {
 	struct kiw_stream *s = container_of(ref, struct kiw_stream, ref);
@@ -94,7 +111,7 @@ static void stream_free(struct kref *ref)
 	kiw_batch_free(&s->ss.tx.batch);
 	kiw_reads_free(&s->ss.tx.reads_out, &s->ss.tx.reads_in);
 	sock_put(s->sk);
-	kfree_rcu(s, rcu);
+	call_rcu(&s->rcu, stream_free_rcu);
 }
 
 struct kiw_stream *kiw_stream_find(struct kiw_stream __rcu **where)
@@ -116,12 +133,21 @@ void kiw_stream_put(struct kiw_stream *s)
 
 int kiw_stream_init(void)
 {
+	stream_cache = kmem_cache_create("kiwarp_stream", sizeof(struct kiw_stream), 0,
+					 SLAB_HWCACHE_ALIGN | SLAB_ACCOUNT, NULL);
+	if (!stream_cache)
+		return -ENOMEM;
 	stream_wq = alloc_workqueue("kiwarp_stream", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!stream_wq)
+		kmem_cache_destroy(stream_cache);
 	return stream_wq ? 0 : -ENOMEM;
 }
 
 void kiw_stream_exit(void)
 {
 	destroy_workqueue(stream_wq);
+	/* For stream_free_rcu() */
+	rcu_barrier();
+	kmem_cache_destroy(stream_cache);
 	kiw_batch_exit();
 }

@@ -50,15 +50,16 @@
  * @counted: nothing more to count
  * @saved_data_ready: the socket's own callbacks
  * @rcu: for kiw_stream_find()
- * @sge: for the session's requests
- *
- * Separate cache lines: read-mostly fields, fields of the lock owner.
  */
 struct kiw_stream {
 	struct sock		*sk;
 	struct kiw_device	*dev;
 	struct ib_qp		*ibqp;
 	struct kiw_inbox	*inbox;
+	void			(*saved_data_ready)(struct sock *sk);
+	void			(*saved_state_change)(struct sock *sk);
+	void			(*saved_write_space)(struct sock *sk);
+	bool			kernel;
 
 	struct kref		ref ____cacheline_aligned_in_smp;
 	atomic_t		waiting;
@@ -66,34 +67,35 @@ struct kiw_stream {
 	u32			turn;
 	bool			rx_more;
 	bool			late;
-	bool			kernel;
 	bool			rung;
 	bool			busy;
 	bool			due;
 	bool			fin_sent;
 	bool			fin_received;
 	bool			ended;
+	bool			counted;
+	u32			retransmits;
 	unsigned long		late_end;
 	unsigned long		starve_end;
 	u32			rx_taken;
 	u64			rx_bytes;
 	u64			rx_fpdus;
 
-	struct kiw_session	ss;
-
 	struct kiw_lend		lend;
 	struct kiw_gather	gather;
 	struct kiw_srq_wait	srq_wait;
 	struct delayed_work	work;
 	struct kiw_bh_work	bell;
-	u32			retransmits;
-	bool			counted;
-	void			(*saved_data_ready)(struct sock *sk);
-	void			(*saved_state_change)(struct sock *sk);
-	void			(*saved_write_space)(struct sock *sk);
 	struct rcu_head		rcu;
-	struct kiw_sge		sge[];
+
+	struct kiw_session	ss;
 };
+
+/** kiw_stream_alloc() - memory of a stream, zeroed, or NULL */
+struct kiw_stream *kiw_stream_alloc(void);
+
+/** kiw_stream_free() - free it, if nobody could ever find the stream */
+void kiw_stream_free(struct kiw_stream *s);
 
 void kiw_stream_put(struct kiw_stream *s);
 

@@ -15,17 +15,23 @@ extern "C" {
 /* Marks of a session; when all are in use, the last covers all later requests too */
 #define KIW_ACKS_MARKS 16
 
+/* Requests before @index are acknowledged once all bytes before @seq are. */
+struct kiw_acks_mark {
+	u32	index;
+	u32	seq;
+};
+
+/* Bytes of &kiw_acks.mark */
+#define KIW_ACKS_LEN	(KIW_ACKS_MARKS * sizeof(struct kiw_acks_mark))
+
 /*
- * Requests that wait for acknowledgment: a ring of @num marks from @first on. Requests before
- * @index are acknowledged once all bytes before @seq are.
+ * Requests that wait for acknowledgment: a ring of @num marks from @first on.
+ * @mark: room for %KIW_ACKS_MARKS; NULL: kiw_acks_add() is never called
  */
 struct kiw_acks {
-	u8	first;
-	u8	num;
-	struct kiw_acks_mark {
-		u32	index;
-		u32	seq;
-	} mark[KIW_ACKS_MARKS];
+	u8			first;
+	u8			num;
+	struct kiw_acks_mark	*mark;
 };
 
 /** kiw_acks_add() - requests before @index end before TCP sequence number @seq */

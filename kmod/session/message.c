@@ -77,7 +77,7 @@ u32 kiw_message_next(const struct kiw_session *s)
 
 int kiw_message_terminate(struct kiw_session *s)
 {
-	int ret = message_control(s, s->tx.term, s->tx.term_len);
+	int ret = message_control(s, s->rx.hdr, s->tx.term_len);
 
 	if (!ret) {
 		s->tx.term_len = 0;

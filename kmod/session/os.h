@@ -42,6 +42,7 @@ typedef unsigned int gfp_t;
 #endif
 #define struct_size_t(type, member, n) (offsetof(type, member) + (n) * sizeof(((type *)0)->member[0]))
 #define array_size(n, size) ((size_t)(n) * (size))
+#define size_add(a, b) ((size_t)(a) + (b))
 #define INDIRECT_CALL_3(f, f3, f2, f1, ...) ((f)(__VA_ARGS__))
 
 #define IS_ALIGNED(n, a) (!((n) & ((a) - 1)))

@@ -32,8 +32,8 @@ struct kiw_read_out {
 	bool		invalidates;
 	u8		num_sge;
 	u32		sink_stag;
-	u64		sink_to;
 	u32		len;
+	u64		sink_to;
 	struct kiw_sge	sge[];
 };
 
@@ -50,8 +50,9 @@ struct kiw_read_in {
 	};
 };
 
-/* Our unanswered Reads and atomics, in order. @size is a power of two. */
+/* Our unanswered Reads and atomics, in order. @size is a power of two. @room: see below */
 struct kiw_reads_out {
+	void	*room;
 	void	*slots;
 	u32	size;
 	u32	stride;
@@ -60,33 +61,31 @@ struct kiw_reads_out {
 };
 
 /*
- * The peer's unanswered Reads and atomics, in order. @size is a power of two.
- * @apart: @slots has its own allocation. The response to @head may be under way.
+ * The peer's unanswered Reads and atomics, in order. @size is a power of two. The response to @head
+ * may be under way.
  */
 struct kiw_reads_in {
 	struct kiw_read_in	*slots;
 	u32			size;
-	bool			apart;
 	u32			head;
 	u32			tail;
 };
 
 /**
- * kiw_reads_init() - prepare both queues
+ * kiw_reads_init() - prepare both queues, and other memory with them
  * @out: zeroed
  * @in: zeroed
  * @ord: outbound depth; with 0 there is still one slot, for an RTR message
  * @ird: inbound depth; with 0 still one slot
  * @max_sge: buffers of a response
- * @room: zeroed memory that outlives the queues; used as far as it suffices
- * @room_len: bytes at @room
+ * @more: bytes of the other memory, a multiple of 8
  *
- * Return: 0 or -ENOMEM.
+ * Return: the other memory, zeroed, or NULL: there is none for the queues either.
  */
-int kiw_reads_init(struct kiw_reads_out *out, struct kiw_reads_in *in, u32 ord, u32 ird,
-		   u32 max_sge, void *room, size_t room_len);
+void *kiw_reads_init(struct kiw_reads_out *out, struct kiw_reads_in *in, u32 ord, u32 ird,
+		     u32 max_sge, size_t more);
 
-/** kiw_reads_free() - free both; also after a failed kiw_reads_init() */
+/** kiw_reads_free() - free all memory of kiw_reads_init(), even if it failed */
 void kiw_reads_free(struct kiw_reads_out *out, struct kiw_reads_in *in);
 
 static inline u32 kiw_reads_out_len(const struct kiw_reads_out *out)

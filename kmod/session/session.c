@@ -10,6 +10,17 @@ struct session_fault {
 	u32		ulpdu_len;
 };
 
+/* A machine that stopped needs its header no more: that holds the Terminate until it is sent. */
+void kiw_session_terminate(struct kiw_session *s, enum kiw_err err, const u8 *ulpdu, u32 have,
+			   u32 ulpdu_len)
+{
+	u8 term[KIW_TERM_MAX_LEN];
+
+	static_assert(sizeof(s->rx.hdr) >= sizeof(term), "room for a Terminate");
+	s->tx.term_len = kiw_term_build(term, err, ulpdu, have, ulpdu_len);
+	memcpy(s->rx.hdr, term, s->tx.term_len);
+}
+
 static void session_act_start(struct kiw_session *s)
 {
 	struct kiw_core *core = s->core;
@@ -44,8 +55,7 @@ static void session_act_send_term(struct kiw_session *s, const struct session_fa
 		kiw_carrier_count(s, KIW_STAT_CRC_ERRORS);
 	s->terminated = true;
 	if (kiw_term_possible(fault->err))
-		s->tx.term_len = kiw_term_build(s->tx.term, fault->err, fault->ulpdu, fault->have,
-						fault->ulpdu_len);
+		kiw_session_terminate(s, fault->err, fault->ulpdu, fault->have, fault->ulpdu_len);
 }
 
 /* Carry out %KIW_ACT_NOW; the rest is the program's. */

@@ -77,17 +77,15 @@ struct kiw_core {
  * @write_len: bytes of the last Write, for Immediate Data
  * @recv: receive request of the current Send
  *
- * Separate cache lines: fields of the lock's holder, receive, transmit. One CPU may send while
- * another receives.
+ * Separate cache lines: receive, transmit. One CPU may send while another receives.
  */
 struct kiw_session {
 	struct kiw_core		*core;
 	struct kiw_mpa_result	neg;
-
-	u32			todo ____cacheline_aligned_in_smp;
 	bool			starving;
 	bool			gone;
 	bool			terminated;
+	u32			todo;
 	enum ib_event_type	async;
 	unsigned long		gone_end;
 
@@ -96,8 +94,9 @@ struct kiw_session {
 	bool			rx_ended;
 	bool			write_goes_on;
 	u32			write_len;
-	struct kiw_tx		tx ____cacheline_aligned_in_smp;
 	struct kiw_recv_req	recv;
+
+	struct kiw_tx		tx ____cacheline_aligned_in_smp;
 };
 
 /**
@@ -137,6 +136,17 @@ void kiw_session_broken_off(struct kiw_session *s, enum kiw_qp_event event);
  */
 void kiw_session_fail(struct kiw_session *s, enum kiw_err err, const u8 *ulpdu, u32 have,
 		      u32 ulpdu_len);
+
+/**
+ * kiw_session_terminate() - have a Terminate sent
+ * @s: session that receives nothing more; held
+ * @err: error
+ * @ulpdu: start of the offending segment, or NULL
+ * @have: bytes at @ulpdu
+ * @ulpdu_len: its ULPDU_Length
+ */
+void kiw_session_terminate(struct kiw_session *s, enum kiw_err err, const u8 *ulpdu, u32 have,
+			   u32 ulpdu_len);
 
 /**
  * kiw_session_feed() - process received bytes

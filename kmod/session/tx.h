@@ -38,13 +38,13 @@ enum kiw_message {
  * @off: bytes of the current message that are in FPDUs
  * @reads_out: Reads and atomics asked of the peer
  * @reads_in: Reads and atomics to answer
- * @term_len: bytes at @term; 0: none, or sent
+ * @term_len: bytes of a Terminate, see kiw_session_terminate(); 0: none, or sent
  * @batch_index: requests before it are wholly in batches
  * @sent_index: ... with TCP
  * @free_index: ... have free buffers
  * @acked_index: ... need no acknowledgment
  * @done_index: ... are marked done, except Reads
- * @acks: pending acknowledgments, with @acked
+ * @acks: pending acknowledgments; its marks only with @acked
  * @sent_bytes, @lent_bytes, @sent_fpdus: taken by TCP, as in &struct kiw_traffic
  */
 struct kiw_tx {
@@ -69,7 +69,6 @@ struct kiw_tx {
 	struct kiw_reads_out	reads_out;
 	struct kiw_reads_in	reads_in;
 
-	u8			term[KIW_TERM_MAX_LEN];
 	u32			term_len;
 
 	struct kiw_batch	batch;

@@ -169,8 +169,8 @@ TEST_F(Ends, ATerminateReturnsTheHeader)
 
 	kiw_session_fail(&a.s, KIW_ERR_RDMAP_ACCESS, request.data() + 2, KIW_RREQ_LEN, KIW_RREQ_LEN);
 	EXPECT_EQ(a.s.tx.term_len, 22U + 2 + KIW_RREQ_LEN);
-	EXPECT_EQ(std::memcmp(a.s.tx.term + 24, request.data() + 2, KIW_RREQ_LEN), 0);
-	EXPECT_EQ(a.s.tx.term[23], KIW_RREQ_LEN);
+	EXPECT_EQ(std::memcmp(a.s.rx.hdr + 24, request.data() + 2, KIW_RREQ_LEN), 0);
+	EXPECT_EQ(a.s.rx.hdr[23], KIW_RREQ_LEN);
 }
 
 TEST_F(Ends, WhereNothingCanBeSentThereIsNoTerminate)

@@ -536,7 +536,9 @@ Side::Side(int fd, const Terms &terms, std::uint32_t num, const kiw_manner &mann
 	s.neg.ord = terms.ord;
 	s.neg.p2p = terms.rtr;
 	s.neg.rtr = terms.rtr;
-	if (kiw_reads_init(&s.tx.reads_out, &s.tx.reads_in, terms.ord, terms.ird, 4, nullptr, 0))
+	s.tx.acks.mark = static_cast<kiw_acks_mark *>(
+		kiw_reads_init(&s.tx.reads_out, &s.tx.reads_in, terms.ord, terms.ird, 4, KIW_ACKS_LEN));
+	if (!s.tx.acks.mark)
 		throw std::bad_alloc();
 	core.caps = KIW_CAP_IMM | KIW_CAP_ATOMIC;
 	kiw_session_start(&s, first_byte, terms.first);

@@ -392,7 +392,7 @@ TEST_F(SmallSegments, AReadThatFailsInItsMiddleSaysWhere)
 	ASSERT_EQ(all.size(), 2U);
 	EXPECT_EQ(all[0].payload.size(), room);
 	ASSERT_EQ(all[1].seg.op, KIW_OP_TERMINATE);
-	const auto &term = b.s.tx.term;
+	const auto &term = b.s.rx.hdr;
 	kiw_term_info info;
 	ASSERT_TRUE(kiw_term_parse(term, sizeof(term), &info));
 	EXPECT_EQ(info.err, KIW_ERR_RDMAP_STAG);

@@ -573,7 +573,7 @@ void Qp::break_off()
 		return;
 	push_all();
 	if (!ss.terminated && !kiw_tx_pending(&ss) && kiw_tx_unfinished(&ss)) {
-		ss.tx.term_len = kiw_term_build(ss.tx.term, KIW_ERR_LOCAL_CATASTROPHE, nullptr, 0, 0);
+		kiw_session_terminate(&ss, KIW_ERR_LOCAL_CATASTROPHE, nullptr, 0, 0);
 		push_all();
 	}
 	if (!kiw_tx_pending(&ss) && !keeps_)
@@ -860,10 +860,10 @@ int Qp::start(Inbox &wanted, int socket, const kiw_mpa_result &terms, bool first
 	ss.recv.sge = sges_ + core.sq.max_sge;
 	// Each Read under way has its place in the send queue, but for an RTR message.
 	const std::uint32_t ord = std::min<std::uint32_t>(terms.ord, core.sq.entries + 1);
-	if (kiw_reads_init(&ss.tx.reads_out, &ss.tx.reads_in, ord, terms.ird, core.sq.max_sge, nullptr, 0)) {
-		kiw_reads_free(&ss.tx.reads_out, &ss.tx.reads_in);
+	ss.tx.acks.mark = static_cast<kiw_acks_mark *>(
+		kiw_reads_init(&ss.tx.reads_out, &ss.tx.reads_in, ord, terms.ird, core.sq.max_sge, KIW_ACKS_LEN));
+	if (!ss.tx.acks.mark)
 		return ENOMEM;
-	}
 	sys::set(socket, IPPROTO_TCP, TCP_NODELAY, one);
 	// Out-of-band bytes are bytes like all others.
 	sys::set(socket, SOL_SOCKET, SO_OOBINLINE, one);
