@@ -180,11 +180,10 @@ void fin_during_frame(Link &link)
 void fin_behind_much(Link &link)
 {
 	Region region = start(link);
-	Bytes much;
+	const Bytes frame = fpdu(tagged_segment(op_write, region.stag, region.address, page));
 
 	for (int i = 0; i < 400; i++)
-		much = much + fpdu(tagged_segment(op_write, region.stag, region.address, page));
-	link.send(much);
+		link.send(frame);
 	link.finish();
 	link.must_end();
 }
