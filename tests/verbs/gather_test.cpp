@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
-// What was posted without a doorbell, while bytes were unacknowledged, leaves whatever the process does next. Connections
-// gather only where a NIC brings their packets, see ../../Documentation/design.md; `run` makes such a link.
+// What was posted without a doorbell, while bytes were unacknowledged, leaves whatever the process does next.
+// Connections gather only where a NIC brings their packets, see ../../Documentation/design.md; `run` makes such a link.
 #include <functional>
 
 #include "../lib/connection.hpp"
