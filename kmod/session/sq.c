@@ -153,6 +153,7 @@ enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
 	good = good && sq_req_good(sq, req);
 
 	swr = kiw_swr(sq, req->index);
+	swr->wr_id = wqe->wr_id;
 	swr->byte_len = good ? req->len : 0;
 	swr->op = min_t(u8, wqe->opcode, sq_ops(sq) - 1);
 	swr->flags = wqe->flags;
@@ -161,14 +162,11 @@ enum kiw_take kiw_sq_take(struct kiw_sq *sq, struct kiw_send_req *req)
 	return good ? KIW_TAKE_ONE : KIW_TAKE_BAD;
 }
 
-/* Only the process knows what its wr_id means: the one in the slot does. */
-static void sq_add(struct kiw_cqe_batch *b, const struct kiw_sq *sq, const struct kiw_swr *swr,
-		   u32 index)
+static void sq_add(struct kiw_cqe_batch *b, const struct kiw_swr *swr, u32 index)
 {
-	const struct kiw_wqe *wqe = kiw_ring_slot(&sq->map, index, sq->entries);
 	struct kiw_cqe *cqe = kiw_cqe_next(b);
 
-	cqe->wr_id = READ_ONCE(wqe->wr_id);
+	cqe->wr_id = swr->wr_id;
 	cqe->byte_len = swr->byte_len;
 	cqe->wq_index = index;
 	cqe->opcode = swr->op;
@@ -186,7 +184,7 @@ bool kiw_sq_complete(struct kiw_sq *sq)
 		if (!swr->done)
 			break;
 		if ((swr->flags & KIW_WQE_SIGNALED) || swr->status != IB_WC_SUCCESS)
-			sq_add(&b, sq, swr, sq->done);
+			sq_add(&b, swr, sq->done);
 	}
 	/* Pairs with the acquire of a consumer in the kernel before it reuses a slot. */
 	smp_store_release(&sq_ring(sq)->cons, sq->done);
@@ -214,7 +212,7 @@ bool kiw_sq_flush(struct kiw_sq *sq, enum ib_wc_status oldest)
 		}
 		if (!swr->done || swr->status != IB_WC_SUCCESS ||
 		    (swr->flags & KIW_WQE_SIGNALED))
-			sq_add(&b, sq, swr, sq->done);
+			sq_add(&b, swr, sq->done);
 	}
 	if (kiw_ring_prod(&sq->map) - sq->next <= sq->entries) {
 		for (; budget && kiw_ring_prod(&sq->map) != sq->next; sq->next++, budget--) {
@@ -222,8 +220,9 @@ bool kiw_sq_flush(struct kiw_sq *sq, enum ib_wc_status oldest)
 
 			posted.status = status;
 			status = IB_WC_WR_FLUSH_ERR;
+			posted.wr_id = READ_ONCE(wqe->wr_id);
 			posted.op = min_t(u8, READ_ONCE(wqe->opcode), sq_ops(sq) - 1);
-			sq_add(&b, sq, &posted, sq->next);
+			sq_add(&b, &posted, sq->next);
 		}
 	}
 	sq->done = sq->next;

@@ -85,9 +85,10 @@ static inline bool kiw_send_is_local(const struct kiw_send_op *op)
 
 /*
  * A send request between its copy out of the ring and its completion. It completes once it and all
- * before it are @done; @status is enum ib_wc_status. Its wr_id stays in the ring.
+ * before it are @done; @status is enum ib_wc_status.
  */
 struct kiw_swr {
+	u64	wr_id;
 	u32	byte_len;
 	u8	op;
 	u8	flags;

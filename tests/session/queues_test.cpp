@@ -86,6 +86,7 @@ TEST_F(SendQueue, ARequestIsTakenAsItIs)
 	EXPECT_EQ(sq.done, 0U);
 
 	const struct kiw_swr &swr = *kiw_swr(&sq, 1);
+	EXPECT_EQ(swr.wr_id, 77U);
 	EXPECT_EQ(swr.byte_len, 20U);
 	EXPECT_EQ(swr.op, KIW_WR_SEND_IMM);
 	EXPECT_EQ(swr.flags, KIW_WQE_FLAGS & ~KIW_WQE_INLINE);
