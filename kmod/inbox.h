@@ -58,6 +58,7 @@ static inline void kiw_inbox_get(struct kiw_inbox *inbox)
 	refcount_inc(&inbox->ref);
 }
 
+/** kiw_inbox_put() - drop a reference; the last one releases the endpoint */
 void kiw_inbox_put(struct kiw_inbox *inbox);
 
 /**

@@ -235,7 +235,6 @@ static bool lend_is_of_many(const struct kiw_session *s)
 struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 {
 	const struct kiw_reads_in *in = &s->ss.tx.reads_in;
-	u32 least = lend_is_of_many(&s->ss) ? KIW_LEND_MIN_MANY : KIW_LEND_MIN;
 	struct kiw_batch *b = &s->ss.tx.batch;
 
 	kiw_stream_assert_held(s);
@@ -248,7 +247,9 @@ struct kiw_loan *kiw_lend_for(struct kiw_stream *s, u32 len)
 	/* The first loan is one FPDU, this batch's or an earlier one's. */
 	if (!s->lend.proved && !list_empty(&s->lend.loans))
 		return NULL;
-	if (len < least || s->ss.neg.crc || s->ss.neg.markers_tx || s->lend.off ||
+	if (len < KIW_LEND_MIN_MANY || (len < KIW_LEND_MIN && !lend_is_of_many(&s->ss)))
+		return NULL;
+	if (s->ss.neg.crc || s->ss.neg.markers_tx || s->lend.off ||
 	    !(s->sk->sk_route_caps & NETIF_F_SG) || lend_is_probing(s->sk))
 		return NULL;
 	if (!b->loan) {

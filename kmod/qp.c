@@ -318,6 +318,7 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	struct kiw_device *dev = to_kiw_device(ibqp->device);
 	struct kiw_qp *qp = to_kiw_qp(ibqp);
 	struct qp_request req = {};
+	struct kiw_core *core;
 	int ret;
 
 	ret = qp_use_srq(ibqp, &attr->cap);
@@ -334,44 +335,44 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 		goto uncount;
 	}
 
-	qp->core = kzalloc(sizeof(*qp->core), udata ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
-	if (!qp->core) {
+	core = kzalloc(sizeof(*core), udata ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+	if (!core) {
 		ret = -ENOMEM;
 		goto uncount;
 	}
+	qp->core = core;
 	qp->dev = dev;
-	qp->core->manner = &kiw_manner_cm;
-	qp->core->flush = IB_WC_WR_FLUSH_ERR;
-	qp->core->own.pd = ibqp->pd;
-	qp->core->own.regions = &dev->regions;
-	qp->core->own.access = QP_REMOTE_RIGHTS;
+	core->manner = &kiw_manner_cm;
+	core->flush = IB_WC_WR_FLUSH_ERR;
+	core->own.pd = ibqp->pd;
+	core->own.regions = &dev->regions;
+	core->own.access = QP_REMOTE_RIGHTS;
 	refcount_set(&qp->ref, 1);
 	mutex_init(&qp->mutex);
-	qp->core->state = KIW_QP_IDLE;
-	qp->core->shown = IB_QPS_INIT;
-	qp->core->caps = qp_caps(req.uctx, attr->qp_type);
-	qp->core->sq.cq = to_kiw_cq(ibqp->send_cq);
-	qp->core->sq.owner = &qp->core->own;
-	qp->core->rq.cq = to_kiw_cq(ibqp->recv_cq);
-	qp->core->rq.owner = &qp->core->own;
-	qp->core->sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
+	core->state = KIW_QP_IDLE;
+	core->shown = IB_QPS_INIT;
+	core->caps = qp_caps(req.uctx, attr->qp_type);
+	core->sq.cq = to_kiw_cq(ibqp->send_cq);
+	core->sq.owner = &core->own;
+	core->rq.cq = to_kiw_cq(ibqp->recv_cq);
+	core->rq.owner = &core->own;
+	core->sq.head = attr->qp_type == IB_QPT_UD ? KIW_SQ_HEAD_UD : KIW_SQ_HEAD;
 	if (udata)
 		qp_init_process(qp, req.said.cookie);
 	else
 		qp_init_kernel(qp, attr);
 	attr->cap.max_send_sge = max(attr->cap.max_send_sge, 1U);
 	attr->cap.max_recv_sge = max(attr->cap.max_recv_sge, 1U);
-	ret = qp_alloc_queues(qp->core, req.uctx, &attr->cap);
+	ret = qp_alloc_queues(core, req.uctx, &attr->cap);
 	if (ret)
 		goto put_owner;
 	/* Grant the full capacity of the slots. */
-	attr->cap.max_send_wr = qp->core->sq.entries;
-	attr->cap.max_recv_wr = qp->core->rq.entries;
-	attr->cap.max_inline_data = min_t(u32, qp->core->sq.map.stride - qp->core->sq.head,
-					  KIW_MAX_INLINE);
-	qp->core->sq.max_sge = attr->cap.max_send_sge;
-	qp->core->rq.max_sge = attr->cap.max_recv_sge;
-	qp->core->sq.max_inline = attr->cap.max_inline_data;
+	attr->cap.max_send_wr = core->sq.entries;
+	attr->cap.max_recv_wr = core->rq.entries;
+	attr->cap.max_inline_data = min_t(u32, core->sq.map.stride - core->sq.head, KIW_MAX_INLINE);
+	core->sq.max_sge = attr->cap.max_send_sge;
+	core->rq.max_sge = attr->cap.max_recv_sge;
+	core->sq.max_inline = attr->cap.max_inline_data;
 
 	ret = udata ? qp_respond(qp, udata) : 0;
 	if (ret)
@@ -383,26 +384,24 @@ int kiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	return 0;
 
 free:
-	qp_free_queues(qp->core);
+	qp_free_queues(core);
 put_owner:
 	put_pid(qp->owner);
-	kfree(qp->core);
+	kfree(core);
 uncount:
 	atomic_dec(&dev->num_qp);
 	return ret;
 }
 
 /*
- * The QP goes. TCP gets what was posted without a doorbell, and copies of the pages that it holds
- * of incomplete requests, since the process may write to them; packets mostly release them soon.
+ * The QP goes while TCP holds pages of incomplete requests, to which the process may then write.
+ * TCP gets copies; packets mostly release their pages in a moment.
  */
-static void qp_end_requests(struct kiw_stream *s)
+static void qp_end_loans(struct kiw_stream *s)
 {
 	bool lends;
 
 	kiw_pump_lock(s);
-	if (s->ibqp)
-		kiw_pump_send_gathered(s);
 	lends = s->ibqp && kiw_stream_lends(s);
 	if (lends)
 		kiw_session_event(&s->ss, KIW_EV_MODIFY_ERR);
@@ -425,7 +424,7 @@ static void qp_disconnect(struct kiw_qp *qp)
 	struct kiw_stream *s = kiw_stream_of(qp);
 
 	if (s) {
-		qp_end_requests(s);
+		qp_end_loans(s);
 		kiw_stream_stop(s, false);
 		kiw_stream_put(s);
 	}
@@ -834,13 +833,13 @@ int kiw_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		kiw_peer_query(qp, attr, mask);
 	if (kiw_qp_is_ud(qp))
 		kiw_ud_query(qp->ud, attr, mask);
-	mutex_unlock(&qp->mutex);
-	attr->port_num = 1;
 	attr->cap.max_send_wr = qp->core->sq.entries;
 	attr->cap.max_recv_wr = qp->core->rq.entries;
 	attr->cap.max_send_sge = qp->core->sq.max_sge;
 	attr->cap.max_recv_sge = qp->core->rq.max_sge;
 	attr->cap.max_inline_data = qp->core->sq.max_inline;
+	mutex_unlock(&qp->mutex);
+	attr->port_num = 1;
 
 	init->qp_type = ibqp->qp_type;
 	init->srq = ibqp->srq;

@@ -44,7 +44,7 @@ struct kiw_ud;
  * @core: part for its sessions; its own.access and manner change under @mutex, all else
  *	while the QP is held
  * @ref: see above
- * @dying: being destroyed, accepts no connection; protected by @mutex
+ * @dying: being destroyed, accepts no connection, and @core may be freed; protected by @mutex
  * @asked: rights that the program set last; protected by @mutex
  * @mutex: see above
  * @stream: connection in full operation; changed with @mutex and socket lock held, read under RCU

@@ -49,6 +49,7 @@ static int fixture_init(struct kunit *test)
 #ifdef CONFIG_NET_RX_BUSY_POLL
 	f->s->sk->sk_napi_id = MIN_NAPI_ID;
 #else
+	/* Such a kernel never gathers: nothing to decide. CONFIG_PREEMPT_RT is one. */
 	kunit_skip(test, "this kernel does not tell which packets a NIC brings");
 #endif
 	return 0;

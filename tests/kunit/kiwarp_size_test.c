@@ -10,6 +10,7 @@
 /* kmalloc() rounds up to its next size: one byte too many may double it. */
 static void idle_connections_are_small(struct kunit *test)
 {
+	/* The bounds are those of kernels that users run; debugging makes each lock longer. */
 	if (IS_ENABLED(CONFIG_DEBUG_SPINLOCK) || IS_ENABLED(CONFIG_PREEMPT_RT) ||
 	    SMP_CACHE_BYTES > 64)
 		kunit_skip(test, "locks or cache lines are longer than usual");
