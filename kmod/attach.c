@@ -26,8 +26,8 @@ bool kiw_sock_taken(const struct sock *sk)
 	       READ_ONCE(sk->sk_prot) != sk->sk_prot_creator;
 }
 
-static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
-				       const struct kiw_mpa_result *neg)
+struct kiw_stream *kiw_stream_new(struct kiw_qp *qp, struct socket *sock,
+				  const struct kiw_mpa_result *neg)
 {
 	const struct kiw_core *core = qp->core;
 	size_t sges = (core->sq.max_sge + core->rq.max_sge) * sizeof(struct kiw_sge);
@@ -35,7 +35,6 @@ static struct kiw_stream *attach_alloc(struct kiw_qp *qp, struct socket *sock,
 	struct kiw_stream *s = kiw_stream_alloc();
 	struct kiw_tx *tx;
 
-	lockdep_assert_held(&qp->mutex);
 	if (!s)
 		return NULL;
 	tx = &s->ss.tx;
@@ -81,32 +80,22 @@ static void attach_window(struct kiw_stream *s, struct socket *sock)
 	WRITE_ONCE(tcp_sk(sk)->window_clamp, KIW_RX_WINDOW);
 }
 
-struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, struct socket *sock,
-				    const struct kiw_mpa_result *neg, bool first,
-				    void (*attached)(struct kiw_qp *qp))
+int kiw_stream_start(struct kiw_stream *s, struct kiw_qp *qp, struct kiw_inbox *inbox,
+		     struct socket *sock, bool first, void (*attached)(struct kiw_qp *qp))
 {
-	struct kiw_stream *s;
-	struct sock *sk;
+	struct sock *sk = s->sk;
 
 	mutex_lock(&qp->mutex);
-	s = attach_alloc(qp, sock, neg);
-	if (!s) {
-		mutex_unlock(&qp->mutex);
-		return ERR_PTR(-ENOMEM);
-	}
-	sk = s->sk;
 	if (!kiw_qp_next(qp->core->state, KIW_EV_CONNECTED).valid || qp->dying ||
 	    qp->inbox != inbox) {
 		mutex_unlock(&qp->mutex);
-		kiw_stream_put(s);
-		return ERR_PTR(-EISCONN);
+		return -EISCONN;
 	}
 	kiw_pump_lock(s);
 	if (kiw_sock_taken(sk)) {
 		kiw_pump_unlock(s);
 		mutex_unlock(&qp->mutex);
-		kiw_stream_put(s);
-		return ERR_PTR(-EBUSY);
+		return -EBUSY;
 	}
 	/* Handle out-of-band bytes like all others. */
 	sock_set_flag(sk, SOCK_URGINLINE);
@@ -133,7 +122,7 @@ struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, 
 	kiw_pump_unlock(s);
 	attached(qp);
 	mutex_unlock(&qp->mutex);
-	return s;
+	return 0;
 }
 
 /* Detach the QP from the stream, in its final state. */

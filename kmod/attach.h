@@ -25,23 +25,33 @@ static inline struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
 }
 
 /**
+ * kiw_stream_new() - allocate the stream of a connection
+ * @qp: QP bound to the endpoint
+ * @sock: connected socket; the stream holds its struct sock
+ * @neg: outcome of the MPA start-up
+ *
+ * Return: the stream, referenced for the caller, or NULL.
+ */
+struct kiw_stream *kiw_stream_new(struct kiw_qp *qp, struct socket *sock,
+				  const struct kiw_mpa_result *neg);
+
+/**
  * kiw_stream_start() - begin full operation on a connection
+ * @s: new stream
  * @qp: QP bound to the endpoint, still idle
  * @inbox: of the endpoint, which has restored the socket's own callbacks
  * @sock: connected socket; stays the endpoint's, but only the stream uses it until
  *	kiw_stream_stop()
- * @neg: outcome of the MPA start-up
  * @first: do not wait for the peer's first FPDU, as an initiator; sends the RTR message, if agreed
  * @attached: called when the QP has the stream; its mutex is held
  *
  * Moves the QP to RTS, sets the socket's callbacks and handles received data. May sleep.
  *
- * Return: the stream, referenced for the caller; -ENOMEM; -EISCONN: the QP is no longer idle, such
- * as in error; -EBUSY: another user owns the socket, see kiw_sock_taken().
+ * Return: 0; -EISCONN: the QP is no longer idle, such as in error; -EBUSY: another user owns the
+ * socket, see kiw_sock_taken().
  */
-struct kiw_stream *kiw_stream_start(struct kiw_qp *qp, struct kiw_inbox *inbox, struct socket *sock,
-				    const struct kiw_mpa_result *neg, bool first,
-				    void (*attached)(struct kiw_qp *qp));
+int kiw_stream_start(struct kiw_stream *s, struct kiw_qp *qp, struct kiw_inbox *inbox,
+		     struct socket *sock, bool first, void (*attached)(struct kiw_qp *qp));
 
 /**
  * kiw_stream_stop() - end full operation

@@ -68,7 +68,7 @@ static int accept_reply_sent(struct kiw_ep *ep)
 		kiw_ep_end(ep, 0, KIW_END_FIN);
 		return 0;
 	}
-	err = kiw_ep_open(ep, &su->terms);
+	err = kiw_ep_open(ep);
 	if (err)
 		return err;
 	if (su->terms.p2p) {
@@ -331,7 +331,7 @@ static int accept_request(struct kiw_ep *ep, struct iw_cm_id *id,
 	kiw_mpa_answer(&su->cfg, &su->req, &rep, &su->terms);
 	if (param->private_data_len > kiw_mpa_pd_max(&rep))
 		return -EINVAL;
-	err = kiw_ep_bind_qp(ep, id, param->qpn);
+	err = kiw_ep_bind_qp(ep, id, param->qpn) ?: kiw_ep_prepare(ep, &su->terms);
 	if (err)
 		return err;
 	kiw_reply_compose(ep, &rep, param->private_data, param->private_data_len);

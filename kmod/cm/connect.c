@@ -147,7 +147,7 @@ static void connect_terminate(struct kiw_ep *ep, enum kiw_err why)
 
 	terms.p2p = false;
 	terms.rtr = 0;
-	if (kiw_ep_open(ep, &terms)) {
+	if (kiw_ep_prepare(ep, &terms) || kiw_ep_open(ep)) {
 		kiw_ep_end(ep, -EPROTO, KIW_END_FIN);
 		return;
 	}
@@ -201,7 +201,7 @@ static void connect_reply_received(struct kiw_ep *ep, const struct kiw_mpa_frame
 		kiw_ep_end(ep, -ECONNRESET, KIW_END_RESET);
 		return;
 	}
-	err = kiw_ep_open(ep, &su->terms);
+	err = kiw_ep_prepare(ep, &su->terms) ?: kiw_ep_open(ep);
 	if (err) {
 		kiw_ep_end(ep, err, KIW_END_RESET);
 		return;

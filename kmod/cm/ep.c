@@ -44,13 +44,21 @@ static DEFINE_XARRAY(ep_lingering_of);
 
 /* --- references and events ------------------------------------------------------------------ */
 
+static void ep_free_startup(struct kiw_ep *ep)
+{
+	if (ep->su && ep->su->stream)
+		kiw_stream_put(ep->su->stream);
+	kfree(ep->su);
+	ep->su = NULL;
+}
+
 void kiw_ep_release(struct kiw_inbox *inbox)
 {
 	struct kiw_ep *ep = container_of(inbox, struct kiw_ep, inbox);
 	struct kiw_device *dev = ep->dev;
 
 	mutex_destroy(&ep->mutex);
-	kfree(ep->su);
+	ep_free_startup(ep);
 	kfree(ep);
 	if (refcount_dec_and_test(&dev->ep_count))
 		complete(&dev->ep_none);
@@ -255,10 +263,8 @@ static void ep_report(struct kiw_ep *ep)
 		ep->id->rem_ref(ep->id);
 		ep->id = NULL;
 	}
-	if (ep->state >= KIW_ST_RTR_WAIT) {
-		kfree(ep->su);
-		ep->su = NULL;
-	}
+	if (ep->state >= KIW_ST_RTR_WAIT)
+		ep_free_startup(ep);
 }
 
 /* Owe CONNECT_REPLY or ESTABLISHED. */
@@ -319,25 +325,45 @@ static void ep_owe_end(struct kiw_ep *ep, int status)
 /* --- the running connection ----------------------------------------------------------------- */
 
 /**
- * kiw_ep_open() - start full operation after both frames
+ * kiw_ep_prepare() - allocate what kiw_ep_open() needs
  * @ep: endpoint, mutex held, with a bound QP
  * @terms: agreed terms
  *
+ * A responder does so before its Reply, which makes the initiator use the connection.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int kiw_ep_prepare(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
+{
+	lockdep_assert_held(&ep->mutex);
+	ep->su->stream = kiw_stream_new(ep->qp, ep->sock, terms);
+	return ep->su->stream ? 0 : -ENOMEM;
+}
+
+/**
+ * kiw_ep_open() - start full operation after both frames
+ * @ep: endpoint after kiw_ep_prepare(), mutex held
+ *
  * Return: 0, or the error of kiw_stream_start(), which leaves the socket to the endpoint.
  */
-int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms)
+int kiw_ep_open(struct kiw_ep *ep)
 {
-	struct kiw_stream *s;
+	struct kiw_stream *s = ep->su->stream;
+	const struct kiw_mpa_result *terms = &s->ss.neg;
 	bool first = ep->ops->initiates || (!terms->p2p && kiw_responder_sends_first(ep->dev));
 	unsigned int secs = kiw_keepalive_secs(ep->dev);
+	int err;
 
 	lockdep_assert_held(&ep->mutex);
+	ep->su->stream = NULL;
 	kiw_ep_unhook(ep);
 	if (secs)
 		kiw_sock_keepalive(ep->sock, secs);
-	s = kiw_stream_start(ep->qp, &ep->inbox, ep->sock, terms, first, kiw_qp_watch);
-	if (IS_ERR(s))
-		return PTR_ERR(s);
+	err = kiw_stream_start(s, ep->qp, &ep->inbox, ep->sock, first, kiw_qp_watch);
+	if (err) {
+		kiw_stream_put(s);
+		return err;
+	}
 	ep->stream = s;
 	ep->ird = min_t(u16, terms->ird, U8_MAX);
 	ep->ord = min_t(u16, terms->ord, U8_MAX);

@@ -407,7 +407,7 @@ static void dial_open(struct kiw_ep *ep, const struct kiw_number_said *said)
 	int err;
 
 	kiw_qp_meet(ep->qp, said->limited);
-	err = kiw_ep_open(ep, &ep->su->terms);
+	err = kiw_ep_prepare(ep, &ep->su->terms) ?: kiw_ep_open(ep);
 	if (!err && !own->ready && !kiw_qp_proved(ep->qp, &ep->inbox, said->psn))
 		kiw_ep_end(ep, -EACCES, KIW_END_RESET);
 	else if (!err)
@@ -623,6 +623,11 @@ static void answer_request(struct kiw_ep *ep)
 		answer_no_terms(ep);
 	else
 		kiw_qp_meet(ep->qp, to_answerer(ep)->said.limited);
+	/* Without a Reply the peer dials again. */
+	if (!su->reject && kiw_ep_prepare(ep, &su->terms)) {
+		kiw_ep_end(ep, 0, KIW_END_RESET);
+		return;
+	}
 	kiw_sock_set_tos(ep->sock, peer.path.traffic_class);
 	kiw_number_reply(pd, &peer.ends, &to_answerer(ep)->said);
 	kiw_reply_compose(ep, &rep, pd, sizeof(pd));

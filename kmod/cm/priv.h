@@ -162,6 +162,7 @@ enum kiw_turn {
  * @cfg: wishes of this side
  * @req: the Request as sent or received
  * @terms: agreed terms
+ * @stream: allocated for them, until it starts
  * @local: initiator: address to bind; then the connection's own
  * @remote: initiator: address to connect to; then the connection's own
  * @in_have: bytes in @in
@@ -199,6 +200,7 @@ struct kiw_startup {
 	struct kiw_mpa_cfg	cfg;
 	struct kiw_mpa_frame	req;
 	struct kiw_mpa_result	terms;
+	struct kiw_stream	*stream;
 	struct sockaddr_storage	local;
 	struct sockaddr_storage	remote;
 	u16			in_have;
@@ -384,7 +386,8 @@ bool kiw_ep_expired(const struct kiw_ep *ep, unsigned long events);
 int kiw_ep_bind_qp(struct kiw_ep *ep, const struct iw_cm_id *id, u32 qpn);
 void kiw_ep_drop_qp(struct kiw_ep *ep);
 void kiw_ep_set_id(struct kiw_ep *ep, struct iw_cm_id *id);
-int kiw_ep_open(struct kiw_ep *ep, const struct kiw_mpa_result *terms);
+int kiw_ep_prepare(struct kiw_ep *ep, const struct kiw_mpa_result *terms);
+int kiw_ep_open(struct kiw_ep *ep);
 void kiw_ep_established(struct kiw_ep *ep);
 void kiw_ep_closing(struct kiw_ep *ep);
 void kiw_ep_fail(struct kiw_ep *ep, int status);

@@ -63,13 +63,24 @@ void only_from(Range where)
 	set_all("require-end", where.end);
 }
 
+void spare(Range where)
+{
+	set_all("reject-start", where.start);
+	set_all("reject-end", where.end);
+}
+
 // TCP forgets a FIN for which it gets no memory: the sockets of both sides would stay for ever.
 void spare_the_fin()
 {
 	static const Range fin = kernel_function("tcp_send_fin");
 
-	set_all("reject-start", fin.start);
-	set_all("reject-end", fin.end);
+	spare(fin);
+}
+
+// The kernel complains in its log of a cache for which it gets no memory.
+void spare_caches()
+{
+	spare(kernel_function("__kmem_cache_create_args"));
 }
 
 // What holds for both ways; nothing fails yet.
@@ -324,6 +335,7 @@ bool with_nth_failing(unsigned int n, const std::function<void()> &call)
 Ran run_with_nth_failing(unsigned int n, const std::vector<std::string> &command, Range where)
 {
 	prepare(where);
+	spare_caches();
 	set_all("times", plenty);
 	const unsigned int before = times_left();
 	Ran ran = run_counting(std::to_string(n), command);
