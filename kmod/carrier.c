@@ -203,7 +203,7 @@ void kiw_carrier_drop(struct kiw_session *s)
 	kiw_batch_clear(&s->tx.batch);
 }
 
-bool kiw_carrier_gathers(struct kiw_session *s)
+u32 kiw_carrier_gathers(struct kiw_session *s)
 {
 	return kiw_gather(kiw_stream_of_session(s));
 }

@@ -17,10 +17,7 @@ void kiw_gather_again(struct kiw_gather *g)
 	hrtimer_start(&g->timer, us_to_ktime(GATHER_US), HRTIMER_MODE_REL_SOFT);
 }
 
-/*
- * Did a NIC bring the peer's packets? Within a host the poster sends faster than TCP's callback,
- * which runs on the receiver's CPU.
- */
+/* Did a NIC bring the peer's packets? */
 static bool gather_is_remote(const struct sock *sk)
 {
 #ifdef CONFIG_NET_RX_BUSY_POLL
@@ -36,8 +33,21 @@ static bool gather_may(const struct kiw_stream *s)
 	const struct tcp_sock *tp = tcp_sk(s->sk);
 
 	return !s->kernel && s->sk->sk_state == TCP_ESTABLISHED &&
-	       s->ss.core->state == KIW_QP_RTS && gather_is_remote(s->sk) &&
+	       s->ss.core->state == KIW_QP_RTS &&
 	       (tp->snd_una != tp->write_seq || kiw_reads_out_len(&s->ss.tx.reads_out));
+}
+
+/*
+ * Within a host the poster sends what is long faster than TCP's callback, which runs on the
+ * receiver's CPU. A short request costs less than its doorbell, and is mostly followed by others.
+ */
+static u32 gather_what(const struct kiw_stream *s)
+{
+	const struct kiw_sq *sq = &s->ss.core->sq;
+
+	if (gather_is_remote(s->sk))
+		return KIW_RING_DRAINING;
+	return kiw_swr(sq, sq->next - 1)->byte_len <= KIW_RING_SMALL_MAX ? KIW_RING_SMALL : 0;
 }
 
 /* The time is over, and brought so many requests. Return: go on? */
@@ -52,19 +62,20 @@ static bool gather_was_worth(struct kiw_gather *g, u32 got)
 	return got > 1;
 }
 
-bool kiw_gather(struct kiw_stream *s)
+u32 kiw_gather(struct kiw_stream *s)
 {
 	struct kiw_gather *g = &s->gather;
 	u32 next = s->ss.core->sq.next;
+	u32 what = gather_may(s) ? gather_what(s) : 0;
 	bool over = g->over;
 
 	kiw_stream_assert_held(s);
 	g->over = false;
-	if (!gather_may(s) || (over && !gather_was_worth(g, next - g->mark)))
-		return false;
+	if (!what || (over && !gather_was_worth(g, next - g->mark)))
+		return 0;
 	if (!s->ss.tx.gathers && g->left_out) {
 		g->left_out--;
-		return false;
+		return 0;
 	}
 	/* Not hrtimer_active(): a callback that waits for the socket lock may find nothing. */
 	if (!hrtimer_is_queued(&g->timer)) {
@@ -73,5 +84,5 @@ bool kiw_gather(struct kiw_stream *s)
 	}
 	/* Acknowledgments call back, see pump.c. */
 	set_bit(SOCK_NOSPACE, &s->sk->sk_socket->flags);
-	return true;
+	return what;
 }

@@ -3,7 +3,8 @@
  * Gathering: while bytes are unacknowledged or Reads unanswered, a process posts without doorbells,
  * and the requests leave together.
  *
- * The session finds its send ring empty and, if the carrier gathers, leaves KIW_RING_DRAINING set.
+ * The session finds its send ring empty and, if the carrier gathers, leaves KIW_RING_DRAINING set,
+ * or sets KIW_RING_SMALL.
  * From then on a timer is queued; its callback sends, see pump.c, and bounds the wait of a request.
  * Acknowledgments and answers of Reads send earlier. Each time the stream decides again.
  */
@@ -34,7 +35,7 @@ struct kiw_gather {
 /** kiw_gather_again() - start the timer; socket lock held, also by another thread than ours */
 void kiw_gather_again(struct kiw_gather *g);
 
-/** kiw_gather() - decide with an empty send ring. Return: gather; the timer is queued */
-bool kiw_gather(struct kiw_stream *s);
+/** kiw_gather() - as kiw_carrier_gathers(); the timer is queued unless it returns 0 */
+u32 kiw_gather(struct kiw_stream *s);
 
 #endif /* KIWARP_GATHER_H */

@@ -228,7 +228,7 @@ static bool lend_is_probing(const struct sock *sk)
 /* Are others posted behind this message, or is it a Read Response, which has no completion? */
 static bool lend_is_of_many(const struct kiw_session *s)
 {
-	return s->tx.message == KIW_MESSAGE_RESPONSE || s->tx.gathers ||
+	return s->tx.message == KIW_MESSAGE_RESPONSE || s->tx.gathers == KIW_RING_DRAINING ||
 	       kiw_sq_posted(&s->core->sq);
 }
 

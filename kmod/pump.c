@@ -93,7 +93,7 @@ static void pump_peer_gone(struct kiw_stream *s)
 {
 	s->fin_received = true;
 	if (s->ss.core->state == KIW_QP_RTS)
-		kiw_sq_rest(&s->ss.core->sq);
+		kiw_sq_rest(&s->ss.core->sq, 0);
 	if (pump_unfinished(s))
 		kiw_session_broken_off(&s->ss, KIW_EV_PEER_FIN_BUSY);
 	else
@@ -359,7 +359,7 @@ void kiw_pump_send_gathered(struct kiw_stream *s)
 	kiw_stream_assert_held(s);
 	if (s->ss.tx.gathers && s->ss.core->state == KIW_QP_RTS)
 		pump_send(s, PUMP_BATCHES);
-	s->ss.tx.gathers = false;
+	s->ss.tx.gathers = 0;
 }
 
 /* One round of pending work. Return: whether there is more. */

@@ -687,7 +687,7 @@ static int qp_modify_connected(struct kiw_qp *qp, struct kiw_stream *s, const st
 		kiw_pump_settle(s);
 		kiw_pump_send_gathered(s);
 		if (qp->core->state == KIW_QP_RTS)
-			kiw_sq_rest(&qp->core->sq);
+			kiw_sq_rest(&qp->core->sq, 0);
 		busy = kiw_tx_unfinished(&s->ss);
 		kiw_session_event(&s->ss, busy ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
 		return 0;

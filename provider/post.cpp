@@ -133,6 +133,31 @@ int write_recv(const WorkQueue &queue, const ibv_recv_wr &wr, std::byte *slot)
 	return 0;
 }
 
+struct Batch {
+	std::uint32_t first;
+	std::uint32_t count;
+	// Counts of the queue before it
+	std::uint32_t accepted;
+	std::uint32_t promises;
+};
+
+/// Whether no message of the batch is longer than KIW_RING_SMALL_MAX
+bool are_small(const Qp &qp, const Batch &batch)
+{
+	for (std::uint32_t i = batch.first; i != batch.first + batch.count; i++) {
+		const std::byte *const slot = qp.sq.ring.slot(i);
+		const kiw_wqe &wqe = *reinterpret_cast<const kiw_wqe *>(slot);
+		const auto *const sges = reinterpret_cast<const kiw_sge *>(slot + qp.head);
+		std::uint64_t length = wqe.inline_len;
+
+		for (int k = 0; k < wqe.num_sge; k++)
+			length += sges[k].length;
+		if (length > KIW_RING_SMALL_MAX)
+			return false;
+	}
+	return true;
+}
+
 // Sides for post(): two of a QP, one of an SRQ.
 struct SendSide {
 	using Object = Qp;
@@ -143,10 +168,15 @@ struct SendSide {
 	static bool has_room(WorkQueue &queue, std::uint32_t index) { return queue.has_room(index); }
 	static int ring(Qp &qp) { return qp.doorbell.ring_send(); }
 	static void refused(Qp &qp) { qp.connected.store(false, std::memory_order_relaxed); }
-	/// With KIW_RING_DRAINING the kernel sees published requests, unless the QP is in error.
-	static bool wants_doorbell(const WorkRing &ring)
+	/// With KIW_RING_DRAINING the kernel sees published requests, with KIW_RING_SMALL small ones, unless the QP is
+	/// in error.
+	static bool wants_doorbell(const Qp &qp, const Batch &batch)
 	{
-		return (ring.flags() & (KIW_RING_DRAINING | KIW_RING_FLUSH)) != KIW_RING_DRAINING;
+		const std::uint32_t flags = qp.sq.ring.flags();
+
+		if (flags & (KIW_RING_DRAINING | KIW_RING_FLUSH))
+			return flags & KIW_RING_FLUSH;
+		return !(flags & KIW_RING_SMALL) || !are_small(qp, batch);
 	}
 };
 
@@ -159,7 +189,7 @@ struct RecvSide {
 	static bool has_room(WorkQueue &queue, std::uint32_t index) { return queue.has_room(index); }
 	static int ring(Qp &qp) { return qp.doorbell.ring_recv(); }
 	static void refused(Qp &qp) { qp.connected.store(false, std::memory_order_relaxed); }
-	static bool wants_doorbell(const WorkRing &ring) { return ring.flags() & KIW_RING_FLUSH; }
+	static bool wants_doorbell(const Qp &qp, const Batch &) { return qp.rq.ring.flags() & KIW_RING_FLUSH; }
 };
 
 struct SharedSide {
@@ -177,7 +207,7 @@ struct SharedSide {
 	}
 	static int ring(Srq &srq) { return srq.doorbell.ring_recv(); }
 	static void refused(Srq &) {}
-	static bool wants_doorbell(const WorkRing &ring) { return ring.flags() & KIW_RING_FLUSH; }
+	static bool wants_doorbell(const Srq &srq, const Batch &) { return srq.queue.ring.flags() & KIW_RING_FLUSH; }
 };
 
 /// Writes the valid, fitting part of a list from index on, and advances it. Under the queue's lock. Returns 0, or the
@@ -206,14 +236,6 @@ constexpr bool idle(int refused)
 	return refused == EINVAL || refused == ENOTCONN;
 }
 
-struct Batch {
-	std::uint32_t first;
-	std::uint32_t count;
-	// Counts of the queue before it
-	std::uint32_t accepted;
-	std::uint32_t promises;
-};
-
 /// Called after a refused doorbell. Takes requests that the kernel does not have out of the ring, where a later
 /// doorbell would send them. Returns how many of the batch the kernel has; if not all, refused is the reason.
 ///
@@ -238,7 +260,7 @@ std::uint32_t settle(typename Side::Object &object, const Batch &batch, int &ref
 		return static_cast<std::uint32_t>(std::max(there, 0));
 
 	if (!idle(refused)) {
-		if (batch.promises != queue.promises || !Side::wants_doorbell(queue.ring))
+		if (batch.promises != queue.promises || !Side::wants_doorbell(object, batch))
 			return batch.count;
 		if (batch.accepted != queue.accepted.load(std::memory_order_acquire)) {
 			// A later doorbell may have covered the batch. If not, this one does or the next.
@@ -271,7 +293,7 @@ std::uint32_t publish(typename Side::Object &object, std::uint32_t end, int &ref
 	if (batch.count) {
 		queue.next = end;
 		queue.ring.publish(end);
-		ring = Side::wants_doorbell(queue.ring);
+		ring = Side::wants_doorbell(object, batch);
 		(ring ? queue.begun : queue.promises)++;
 	}
 	queue.lock.unlock();

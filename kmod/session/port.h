@@ -102,9 +102,10 @@ int kiw_carrier_push(struct kiw_session *s, bool more);
  * kiw_carrier_gathers() - may requests that the process posts from now on wait for others
  * @s: session without a request to send
  *
- * Return: true: kiw_tx_run() will be called again, soon.
+ * Return: KIW_RING_DRAINING: they may, KIW_RING_SMALL: small ones may, and kiw_tx_run() will be
+ * called again soon; 0.
  */
-bool kiw_carrier_gathers(struct kiw_session *s);
+u32 kiw_carrier_gathers(struct kiw_session *s);
 
 /** kiw_carrier_drop() - empty the batch; it has no loan then */
 void kiw_carrier_drop(struct kiw_session *s);

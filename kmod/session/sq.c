@@ -55,9 +55,9 @@ void kiw_sq_flag(struct kiw_sq *sq, u32 flags)
 	WRITE_ONCE(sq_ring(sq)->flags, flags);
 }
 
-bool kiw_sq_rest(struct kiw_sq *sq)
+bool kiw_sq_rest(struct kiw_sq *sq, u32 flags)
 {
-	kiw_sq_flag(sq, 0);
+	kiw_sq_flag(sq, flags);
 	/* Pairs with the process's fence between prod and flags. */
 	smp_mb();
 	return kiw_sq_posted(sq);

@@ -164,8 +164,14 @@ static inline void kiw_sq_done(struct kiw_sq *sq, u32 index, enum ib_wc_status s
 /** kiw_sq_complete() - publish done requests, in order. Return: false: the CQ overflowed */
 bool kiw_sq_complete(struct kiw_sq *sq);
 
-/** kiw_sq_rest() - demand doorbells. Return: was a request posted without one meanwhile */
-bool kiw_sq_rest(struct kiw_sq *sq);
+/**
+ * kiw_sq_rest() - demand doorbells
+ * @sq: queue
+ * @flags: 0, or KIW_RING_SMALL: not of all requests
+ *
+ * Return: was a request posted without one meanwhile.
+ */
+bool kiw_sq_rest(struct kiw_sq *sq, u32 flags);
 
 /** kiw_sq_flag() - set KIW_RING_*: must the process ring the doorbell */
 void kiw_sq_flag(struct kiw_sq *sq, u32 flags);

@@ -333,7 +333,7 @@ static bool tx_run(struct kiw_session *s, int budget)
 		if (tx->taken || !tx->gate || tx->stopped)
 			return false;	/* a later event looks again */
 		tx->gathers = kiw_carrier_gathers(s);
-		if (tx->gathers || !kiw_sq_rest(sq))
+		if (tx->gathers == KIW_RING_DRAINING || !kiw_sq_rest(sq, tx->gathers))
 			return false;
 		kiw_sq_flag(sq, KIW_RING_DRAINING);
 	}

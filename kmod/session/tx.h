@@ -32,7 +32,7 @@ enum kiw_message {
  * @lost: TCP reported the end of the connection
  * @written: FPDUs hold the current Write, but not its Immediate Data
  * @acked: requests wait for acknowledgment by the peer's TCP, here and at the peer
- * @gathers: the process rings no doorbell: the carrier gathers
+ * @gathers: KIW_RING_DRAINING or KIW_RING_SMALL while the carrier gathers, or 0
  * @message: enum kiw_message
  * @rtr: KIW_RTR_* to send first, or 0
  * @off: bytes of the current message that are in FPDUs
@@ -57,7 +57,7 @@ struct kiw_tx {
 	bool			lost;
 	bool			written;
 	bool			acked;
-	bool			gathers;
+	u8			gathers;
 	u8			message;
 	u8			rtr;
 	u32			msn_send;

@@ -360,7 +360,7 @@ static enum kiw_ud_sent udtx_run(struct kiw_ud *ud, int budget)
 			if (!kiw_sq_complete(&ud->core->sq))
 				return KIW_UD_SENT_BROKEN;
 		}
-		if (sent == KIW_UD_SENT_ALL && kiw_sq_rest(sq)) {
+		if (sent == KIW_UD_SENT_ALL && kiw_sq_rest(sq, 0)) {
 			kiw_sq_flag(sq, KIW_RING_DRAINING);
 			sent = KIW_UD_SENT_SOME;
 		}

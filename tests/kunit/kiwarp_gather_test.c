@@ -12,6 +12,7 @@ struct fixture {
 	struct socket *sock;
 	struct kiw_stream *s;
 	struct kiw_core core;
+	struct kiw_swr swr;	/* of the last request */
 	bool rang;
 };
 
@@ -42,6 +43,8 @@ static int fixture_init(struct kunit *test)
 	f->s->sk = f->sock->sk;
 	f->s->ss.core = &f->core;
 	f->core.state = KIW_QP_RTS;
+	f->core.sq.entries = 1;
+	f->core.sq.swr = &f->swr;
 	hrtimer_setup(&f->s->gather.timer, ring, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 
 	f->s->sk->sk_state = TCP_ESTABLISHED;
@@ -67,22 +70,22 @@ static void fixture_exit(struct kunit *test)
 	sock_release(f->sock);
 }
 
-static bool gathers(struct kunit *test)
+static u32 gathers(struct kunit *test)
 {
 	struct fixture *f = test->priv;
-	bool yes;
+	u32 what;
 
 	lock_sock(f->s->sk);
-	yes = kiw_gather(f->s);
+	what = kiw_gather(f->s);
 	release_sock(f->s->sk);
-	return yes;
+	return what;
 }
 
 static void bytes_under_way_gather(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 
-	KUNIT_EXPECT_TRUE(test, gathers(test));
+	KUNIT_EXPECT_EQ(test, gathers(test), KIW_RING_DRAINING);
 	KUNIT_EXPECT_TRUE(test, timer_was_started(f));
 	KUNIT_EXPECT_TRUE(test, test_bit(SOCK_NOSPACE, &f->sock->flags));
 }
@@ -97,15 +100,19 @@ static void reads_under_way_gather(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, gathers(test));
 }
 
-static void hosts_do_not_gather_within(struct kunit *test)
+static void hosts_gather_small_ones_within(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 
 #ifdef CONFIG_NET_RX_BUSY_POLL
 	f->s->sk->sk_napi_id = MIN_NAPI_ID - 1;	/* some CPU's, as a packet of lo has it */
 #endif
-	KUNIT_EXPECT_FALSE(test, gathers(test));
+	f->swr.byte_len = KIW_RING_SMALL_MAX + 1;
+	KUNIT_EXPECT_EQ(test, gathers(test), 0);
 	KUNIT_EXPECT_FALSE(test, timer_was_started(f));
+	f->swr.byte_len = KIW_RING_SMALL_MAX;
+	KUNIT_EXPECT_EQ(test, gathers(test), KIW_RING_SMALL);
+	KUNIT_EXPECT_TRUE(test, timer_was_started(f));
 }
 
 static void the_kernel_does_not_gather(struct kunit *test)
@@ -182,7 +189,7 @@ static void two_requests_are_worth_it(struct kunit *test)
 static struct kunit_case cases[] = {
 	KUNIT_CASE(bytes_under_way_gather),
 	KUNIT_CASE(reads_under_way_gather),
-	KUNIT_CASE(hosts_do_not_gather_within),
+	KUNIT_CASE(hosts_gather_small_ones_within),
 	KUNIT_CASE(the_kernel_does_not_gather),
 	KUNIT_CASE(ends_do_not_gather),
 	KUNIT_CASE(empty_time_ends_a_gathering),

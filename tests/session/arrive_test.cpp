@@ -803,7 +803,7 @@ TEST_F(Response, SendsWhatWasGathered)
 {
 	const kiw_sge into = a.sge(0, 8);
 
-	a.gathers = true;
+	a.gathers = KIW_RING_DRAINING;
 	ask(KIW_WR_READ, {&into, 1});
 	EXPECT_TRUE(a.s.tx.gathers);
 	a.kicked = false;

@@ -2,7 +2,8 @@
 //
 // A model of who looks at a send ring: a process that posts, the session that sends (tx.c), acknowledgments, and the
 // timer of a carrier that gathers (kmod/gather.h). All orders of their steps are walked through. Stores may wait in a
-// store buffer until a fence. No request may be left with nobody to look at it but an acknowledgment.
+// store buffer until a fence. No request may be left with nobody to look at it but an acknowledgment. Within a host only
+// small requests are gathered: a long one may not be left to the timer either.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -16,6 +17,7 @@ namespace {
 /// How a model differs from what is built
 struct Form {
 	bool gathers = true;
+	bool within_host = false;
 	bool process_fence = true;	   // between prod and flags
 	bool session_fence = true;	   // between flags and prod
 	bool timer_waits_for_owner = true; // a callback that finds an owner queues the timer again
@@ -27,6 +29,7 @@ constexpr std::uint8_t posts = 3;
 /// Packets that each look puts on their way
 constexpr std::uint8_t packets = 2;
 
+enum class Flag : std::uint8_t { none, draining, small };
 enum class Process : std::uint8_t { idle, published, ringing, inside, done };
 enum class Look : std::uint8_t { none, begins, takes, decides, rests, again, ends };
 enum class By : std::uint8_t { none, process, work, softirq, timer };
@@ -34,9 +37,11 @@ enum class Timer : std::uint8_t { idle, queued, fired };
 
 struct State {
 	std::uint8_t prod = 0, next = 0, mark = 0, posted = 0, unacked = 0;
-	std::uint8_t stored = 0;   // prod in the process's store buffer; 0: none
-	bool draining = false;	   // the flag
-	bool clear_stored = false; // the session's store of a cleared flag waits
+	std::uint8_t stored = 0; // prod in the process's store buffer; 0: none
+	std::uint8_t last_long = 0; // posted by then
+	Flag flag = Flag::none;
+	bool flag_stored = false; // the session's store of `rest` waits
+	Flag rest = Flag::none;
 	bool gathers = false, over = false, calls_back = false, backlog = false, work = false;
 	Timer timer = Timer::idle;
 	Process process = Process::idle;
@@ -95,12 +100,13 @@ private:
 	}
 
 	/// A request is there, and nobody will look but on an acknowledgment.
-	static bool is_bad(const State &s)
+	bool is_bad(const State &s) const
 	{
 		const bool quiet = (s.process == Process::idle || s.process == Process::done) && !s.stored &&
-				   !s.clear_stored && s.look == Look::none;
+				   !s.flag_stored && s.look == Look::none;
 
-		return quiet && s.prod != s.next && s.timer == Timer::idle && !s.work;
+		return quiet && s.prod != s.next && !s.work &&
+		       (s.timer == Timer::idle || (form_.within_host && s.last_long > s.next));
 	}
 
 	void step(const State &s)
@@ -131,12 +137,16 @@ private:
 			if (s.posted == posts)
 				to("done", [](State &n) { n.process = Process::done; });
 			else
-				to("post", [](State &n) { n.stored = ++n.posted, n.process = Process::published; });
+				post(to);
 			break;
 		case Process::published:
 			if (!s.stored || !form_.process_fence)
-				to("load flags",
-					[](State &n) { n.process = n.draining ? Process::idle : Process::ringing; });
+				to("load flags", [](State &n) {
+					n.process = n.flag == Flag::draining ||
+								    (n.flag == Flag::small && n.last_long != n.posted)
+							    ? Process::idle
+							    : Process::ringing;
+				});
 			break;
 		case Process::ringing:
 			// The system call orders what was stored before.
@@ -150,16 +160,27 @@ private:
 		}
 	}
 
+	void post(const To &to) const
+	{
+		const auto publish = [](State &n) {
+			n.stored = ++n.posted, n.process = Process::published;
+		};
+
+		to("post", publish);
+		if (form_.within_host)
+			to("post a long one", [publish](State &n) { publish(n), n.last_long = n.posted; });
+	}
+
 	void session_steps(const State &s, const To &to) const
 	{
-		if (s.clear_stored)
-			to("flag is visible", [](State &n) { n.draining = n.clear_stored = false; });
+		if (s.flag_stored)
+			to("flag is visible", [](State &n) { n.flag = n.rest, n.flag_stored = false; });
 		switch (s.look) {
 		case Look::none:
 			break;
 		case Look::begins:
 			to("set flag",
-				[](State &n) { n.draining = true, n.clear_stored = false, n.look = Look::takes; });
+				[](State &n) { n.flag = Flag::draining, n.flag_stored = false, n.look = Look::takes; });
 			break;
 		case Look::takes:
 			if (s.prod != s.next)
@@ -171,10 +192,10 @@ private:
 			to("decide", [this](State &n) { decide(n); });
 			break;
 		case Look::rests:
-			to("clear flag", [](State &n) { n.clear_stored = true, n.look = Look::again; });
+			to("clear flag", [](State &n) { n.flag_stored = true, n.look = Look::again; });
 			break;
 		case Look::again:
-			if (!s.clear_stored || !form_.session_fence)
+			if (!s.flag_stored || !form_.session_fence)
 				to("look again",
 					[](State &n) { n.look = n.prod != n.next ? Look::begins : Look::ends; });
 			break;
@@ -193,12 +214,18 @@ private:
 
 		n.over = n.gathers = false;
 		n.look = Look::rests;
+		n.rest = Flag::none;
 		if (!form_.gathers || !n.unacked || (over && !worth))
+			return;
+		if (form_.within_host && n.last_long == n.next)
 			return;
 		if (!is_queued)
 			n.mark = n.next, n.timer = Timer::queued;
 		n.gathers = n.calls_back = true;
-		n.look = Look::ends;
+		if (form_.within_host)
+			n.rest = Flag::small;
+		else
+			n.look = Look::ends;
 	}
 
 	/// An owner handles what came in meanwhile, or has the work do so.
@@ -266,6 +293,11 @@ TEST(Gathering, LeavesNoRequestToAnAcknowledgmentAlone)
 	EXPECT_EQ(left_by({}), "");
 }
 
+TEST(Gathering, LeavesNoLongRequestToTheTimerWithinAHost)
+{
+	EXPECT_EQ(left_by({.within_host = true}), "");
+}
+
 TEST(Gathering, IsNotWhatFindsEachRequest)
 {
 	EXPECT_EQ(left_by({.gathers = false}), "");
@@ -273,15 +305,19 @@ TEST(Gathering, IsNotWhatFindsEachRequest)
 
 TEST(Gathering, NeedsTheFencesOfBothSides)
 {
-	EXPECT_NE(left_by({.process_fence = false}), "");
-	EXPECT_NE(left_by({.session_fence = false}), "");
+	for (const bool within_host : {false, true}) {
+		EXPECT_NE(left_by({.within_host = within_host, .process_fence = false}), "");
+		EXPECT_NE(left_by({.within_host = within_host, .session_fence = false}), "");
+	}
 }
 
 TEST(Gathering, NeedsATimerThatComesBack)
 {
-	EXPECT_NE(left_by({.timer_waits_for_owner = false}), "");
-	EXPECT_NE(left_by({.queued_is_active = true}), "");
-	EXPECT_NE(left_by({.timer_sends = false}), "");
+	for (const bool within_host : {false, true}) {
+		EXPECT_NE(left_by({.within_host = within_host, .timer_waits_for_owner = false}), "");
+		EXPECT_NE(left_by({.within_host = within_host, .queued_is_active = true}), "");
+		EXPECT_NE(left_by({.within_host = within_host, .timer_sends = false}), "");
+	}
 }
 
 } // namespace

@@ -437,10 +437,12 @@ TEST_F(SendQueue, ItsFlagsTellTheProcessWhetherToRing)
 {
 	kiw_sq_flag(&sq, KIW_RING_DRAINING);
 	EXPECT_EQ(sends().flags, KIW_RING_DRAINING);
-	EXPECT_FALSE(kiw_sq_rest(&sq));
+	EXPECT_FALSE(kiw_sq_rest(&sq, 0));
 	EXPECT_EQ(sends().flags, 0U);
+	EXPECT_FALSE(kiw_sq_rest(&sq, KIW_RING_SMALL));
+	EXPECT_EQ(sends().flags, KIW_RING_SMALL);
 	a.post(request(KIW_WR_SEND, 1), {});
-	EXPECT_TRUE(kiw_sq_rest(&sq));
+	EXPECT_TRUE(kiw_sq_rest(&sq, 0));
 }
 
 TEST_F(ReceiveQueue, ARequestIsTakenAsItIs)

@@ -380,7 +380,7 @@ int kiw_carrier_push(kiw_session *s, bool more)
 	return side(s).refuses ? side(s).refuses : side(s).push();
 }
 
-bool kiw_carrier_gathers(kiw_session *s)
+std::uint32_t kiw_carrier_gathers(kiw_session *s)
 {
 	return side(s).gathers;
 }

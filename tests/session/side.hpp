@@ -126,7 +126,7 @@ public:
 	unsigned straddled = 0; // FPDUs of two segments, in a connection whose segments shall hold whole ones
 	int refuses = 0;	// the error of a push
 	bool has_memory = true, has_room = true;
-	bool gathers = false;	      // what the process posts waits for others
+	std::uint32_t gathers = 0;    // which requests wait for others: KIW_RING_DRAINING, KIW_RING_SMALL
 	std::uint32_t lends_from = 0; // bytes of a message that is lent; 0: none is
 	bool loan_is_full = false;
 	std::deque<kiw_loan> loans;

@@ -980,7 +980,7 @@ TEST_F(Sending, WhatIsPostedAtTheLastMomentIsFound)
 
 TEST_F(Sending, WhileTheCarrierGathersNoDoorbellIsWanted)
 {
-	a.gathers = true;
+	a.gathers = KIW_RING_DRAINING;
 	write(1, 10);
 	EXPECT_FALSE(kiw_tx_run(&a.s, 4));
 	EXPECT_TRUE(a.s.tx.gathers);
@@ -988,16 +988,34 @@ TEST_F(Sending, WhileTheCarrierGathersNoDoorbellIsWanted)
 	EXPECT_EQ(a.completions().size(), 1U);
 	write(2, 10);
 	write(3, 10);
-	a.gathers = false;
+	a.gathers = 0;
 	EXPECT_FALSE(kiw_tx_run(&a.s, 4));
 	EXPECT_FALSE(a.s.tx.gathers);
 	EXPECT_EQ(flags(), 0U);
 	EXPECT_EQ(a.completions().size(), 3U);
 }
 
+TEST_F(Sending, WhileTheCarrierGathersSmallOnesTheOthersRing)
+{
+	a.gathers = KIW_RING_SMALL;
+	write(1, 10);
+	// Behind the last look at the ring, without a doorbell
+	a.core.sq.cq->on_add = [this] {
+		a.core.sq.cq->on_add = nullptr;
+		write(2, 10);
+	};
+	EXPECT_FALSE(kiw_tx_run(&a.s, 4));
+	EXPECT_EQ(a.completions().size(), 2U);
+	EXPECT_EQ(a.s.tx.gathers, KIW_RING_SMALL);
+	EXPECT_EQ(flags(), std::uint32_t(KIW_RING_SMALL));
+	a.gathers = 0;
+	EXPECT_FALSE(kiw_tx_run(&a.s, 4));
+	EXPECT_EQ(flags(), 0U);
+}
+
 TEST_F(Sending, NothingIsGatheredBehindARequestThatWaits)
 {
-	a.gathers = true;
+	a.gathers = KIW_RING_DRAINING;
 	a.core.ord = 1;
 	read(1, 10);
 	read(2, 10);

@@ -397,6 +397,31 @@ TEST_F(Provider, NoDoorbellWhileTheKernelDrains)
 	EXPECT_EQ(kernel.doorbells, 2);
 }
 
+TEST_F(Provider, WithASmallFlagOnlyLongerMessagesRing)
+{
+	ibv_sge halves[2]{};
+	ibv_send_wr wr = send_wr();
+
+	sq().set_flags(KIW_RING_SMALL);
+	wr.sg_list = halves;
+	wr.num_sge = 2;
+	halves[0].length = halves[1].length = KIW_RING_SMALL_MAX / 2;
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_EQ(kernel.doorbells, 0);
+	halves[1].length++;
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_EQ(kernel.doorbells, 1);
+	// One of a list
+	ibv_send_wr small = send_wr();
+	ibv_send_wr *bad = nullptr;
+	small.next = &wr;
+	EXPECT_EQ(kiw::post_send(qp, &small, &bad), 0);
+	EXPECT_EQ(kernel.doorbells, 2);
+	sq().set_flags(KIW_RING_SMALL | KIW_RING_FLUSH);
+	EXPECT_EQ(post(send_wr()), 0);
+	EXPECT_EQ(kernel.doorbells, 3);
+}
+
 TEST_F(Provider, ReceivesRingOnlyWhileFlushing)
 {
 	EXPECT_EQ(post_receive(5, 2), 0);

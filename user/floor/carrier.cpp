@@ -187,9 +187,9 @@ int kiw_carrier_push(kiw_session *s, bool more)
 }
 
 /// A doorbell is a call: nothing is gained.
-bool kiw_carrier_gathers(kiw_session *)
+std::uint32_t kiw_carrier_gathers(kiw_session *)
 {
-	return false;
+	return 0;
 }
 
 void kiw_carrier_drop(kiw_session *s)

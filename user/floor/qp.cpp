@@ -498,7 +498,7 @@ void Qp::peer_gone()
 {
 	fin_received = true;
 	if (core.state == KIW_QP_RTS)
-		kiw_sq_rest(&core.sq);
+		kiw_sq_rest(&core.sq, 0);
 	if (unfinished())
 		kiw_session_broken_off(&ss, KIW_EV_PEER_FIN_BUSY);
 	else
@@ -1091,7 +1091,7 @@ int Qp::modify_connected(const ibv_qp_attr &attr, int mask, bool names)
 		// What was posted before is to be sent before, even if no doorbell rang.
 		settle(false);
 		if (core.state == KIW_QP_RTS)
-			kiw_sq_rest(&core.sq);
+			kiw_sq_rest(&core.sq, 0);
 		kiw_session_event(&ss, kiw_tx_unfinished(&ss) ? KIW_EV_CLOSE_BUSY : KIW_EV_CLOSE);
 		return 0;
 	case IBV_QPS_SQE:

@@ -286,7 +286,7 @@ DatagramQp::Sent DatagramQp::send_datagrams(int budget)
 		sent = send_next(budget);
 		if ((sq.next - sq.done >= KIW_CQE_BATCH || sent != Sent::some) && !kiw_sq_complete(&sq))
 			return Sent::broken;
-		if (sent == Sent::all && kiw_sq_rest(&sq)) {
+		if (sent == Sent::all && kiw_sq_rest(&sq, 0)) {
 			kiw_sq_flag(&sq, KIW_RING_DRAINING);
 			sent = Sent::some;
 		}
