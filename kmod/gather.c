@@ -50,12 +50,15 @@ static u32 gather_what(const struct kiw_stream *s)
 	return kiw_swr(sq, sq->next - 1)->byte_len <= KIW_RING_SMALL_MAX ? KIW_RING_SMALL : 0;
 }
 
-/* The time is over, and brought so many requests. Return: go on? */
-static bool gather_was_worth(struct kiw_gather *g, u32 got)
+/*
+ * A gathering is over, and brought so many requests. Within a host, where the timer costs as much
+ * as a message, one that brought none was in vain, too. Return: go on?
+ */
+static bool gather_was_worth(struct kiw_gather *g, u32 got, bool within)
 {
 	if (got > 1) {
 		g->more = 0;
-	} else if (got) {
+	} else if (got || within) {
 		g->more = clamp(2 * g->more, GATHER_LEAVE_OUT_MIN, GATHER_LEAVE_OUT_MAX);
 		g->left_out = g->more;
 	}
@@ -67,18 +70,20 @@ u32 kiw_gather(struct kiw_stream *s)
 	struct kiw_gather *g = &s->gather;
 	u32 next = s->ss.core->sq.next;
 	u32 what = gather_may(s) ? gather_what(s) : 0;
-	bool over = g->over;
+	bool gathers = s->ss.tx.gathers, within = s->ss.tx.gathers == KIW_RING_SMALL;
+	bool over = gathers && (g->over || (within && !what));
 
 	kiw_stream_assert_held(s);
 	g->over = false;
-	if (!what || (over && !gather_was_worth(g, next - g->mark)))
+	if (over && !gather_was_worth(g, next - g->mark, within))
 		return 0;
-	if (!s->ss.tx.gathers && g->left_out) {
+	if (!what)
+		return 0;
+	if (!gathers && g->left_out) {
 		g->left_out--;
 		return 0;
 	}
-	/* Not hrtimer_active(): a callback that waits for the socket lock may find nothing. */
-	if (!hrtimer_is_queued(&g->timer)) {
+	if (!gathers || !hrtimer_is_queued(&g->timer)) {
 		g->mark = next;
 		kiw_gather_again(g);
 	}

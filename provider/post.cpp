@@ -141,21 +141,17 @@ struct Batch {
 	std::uint32_t promises;
 };
 
-/// Whether no message of the batch is longer than KIW_RING_SMALL_MAX
-bool are_small(const Qp &qp, const Batch &batch)
+/// Whether the batch is one request, of up to KIW_RING_SMALL_MAX bytes
+bool is_small(const Qp &qp, const Batch &batch)
 {
-	for (std::uint32_t i = batch.first; i != batch.first + batch.count; i++) {
-		const std::byte *const slot = qp.sq.ring.slot(i);
-		const kiw_wqe &wqe = *reinterpret_cast<const kiw_wqe *>(slot);
-		const auto *const sges = reinterpret_cast<const kiw_sge *>(slot + qp.head);
-		std::uint64_t length = wqe.inline_len;
+	const std::byte *const slot = qp.sq.ring.slot(batch.first);
+	const kiw_wqe &wqe = *reinterpret_cast<const kiw_wqe *>(slot);
+	const auto *const sges = reinterpret_cast<const kiw_sge *>(slot + qp.head);
+	std::uint64_t length = wqe.inline_len;
 
-		for (int k = 0; k < wqe.num_sge; k++)
-			length += sges[k].length;
-		if (length > KIW_RING_SMALL_MAX)
-			return false;
-	}
-	return true;
+	for (int i = 0; i < wqe.num_sge; i++)
+		length += sges[i].length;
+	return batch.count == 1 && length <= KIW_RING_SMALL_MAX;
 }
 
 // Sides for post(): two of a QP, one of an SRQ.
@@ -168,7 +164,7 @@ struct SendSide {
 	static bool has_room(WorkQueue &queue, std::uint32_t index) { return queue.has_room(index); }
 	static int ring(Qp &qp) { return qp.doorbell.ring_send(); }
 	static void refused(Qp &qp) { qp.connected.store(false, std::memory_order_relaxed); }
-	/// With KIW_RING_DRAINING the kernel sees published requests, with KIW_RING_SMALL small ones, unless the QP is
+	/// With KIW_RING_DRAINING the kernel sees published requests, with KIW_RING_SMALL a small one, unless the QP is
 	/// in error.
 	static bool wants_doorbell(const Qp &qp, const Batch &batch)
 	{
@@ -176,7 +172,7 @@ struct SendSide {
 
 		if (flags & (KIW_RING_DRAINING | KIW_RING_FLUSH))
 			return flags & KIW_RING_FLUSH;
-		return !(flags & KIW_RING_SMALL) || !are_small(qp, batch);
+		return !(flags & KIW_RING_SMALL) || !is_small(qp, batch);
 	}
 };
 

@@ -25,7 +25,8 @@
  * The last pair is a store-load handshake: either the kernel sees the new `prod`, or the process
  * sees the flag cleared and rings. Hence the full fence on both sides. The kernel may leave the
  * flag set in an empty ring while a timer or an acknowledgment will make it look again; or it sets
- * KIW_RING_SMALL in its place, with the same barrier, and only longer requests ring.
+ * KIW_RING_SMALL in its place, with the same barrier, and lists and longer requests ring. An earlier
+ * process does not know that flag, and rings.
  *
  * Completion rings: the kernel writes slots and `prod`, the process writes `cons` and `arm`.
  *
@@ -192,12 +193,8 @@ struct kiw_modify_srq_req {
 /* Bits of kiw_wq_ring.flags. */
 #define KIW_RING_DRAINING 0x1 /* the kernel will look at prod again before it stops */
 #define KIW_RING_FLUSH    0x2 /* the kernel waits for requests: ring the doorbell */
-/*
- * As KIW_RING_DRAINING, for lists of requests of which none is longer. A provider that does not
- * know it rings.
- */
-#define KIW_RING_SMALL    0x4
-#define KIW_RING_SMALL_MAX 1024 /* bytes of a message */
+#define KIW_RING_SMALL    0x4 /* as the first, for a single request of up to so many bytes: */
+#define KIW_RING_SMALL_MAX 1024
 
 /* Bytes from the start of a ring to its first slot */
 #define KIW_RING_HEADER 128

@@ -164,6 +164,25 @@ static void empty_time_ends_a_gathering(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, left_out(test), 0);
 }
 
+/* As that of a ping-pong, which the answer ends */
+static void empty_gatherings_within_a_host_leave_the_next_out(struct kunit *test)
+{
+	struct fixture *f = test->priv;
+
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	f->s->sk->sk_napi_id = MIN_NAPI_ID - 1;
+#endif
+	KUNIT_EXPECT_EQ(test, left_out(test), 0);
+	for (u32 expected = 8; expected <= 16; expected *= 2) {
+		KUNIT_EXPECT_EQ(test, f->s->ss.tx.gathers, KIW_RING_SMALL);
+		tcp_sk(f->s->sk)->snd_una++;
+		f->s->ss.tx.gathers = gathers(test);
+		KUNIT_EXPECT_EQ(test, f->s->ss.tx.gathers, 0);
+		tcp_sk(f->s->sk)->snd_una--;
+		KUNIT_EXPECT_EQ(test, left_out(test), expected);
+	}
+}
+
 static void lone_requests_leave_the_next_out(struct kunit *test)
 {
 	static const u32 expected[] = { 8, 16, 32, 64, 128, 256, 256 };
@@ -193,6 +212,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(the_kernel_does_not_gather),
 	KUNIT_CASE(ends_do_not_gather),
 	KUNIT_CASE(empty_time_ends_a_gathering),
+	KUNIT_CASE(empty_gatherings_within_a_host_leave_the_next_out),
 	KUNIT_CASE(lone_requests_leave_the_next_out),
 	KUNIT_CASE(two_requests_are_worth_it),
 	{}

@@ -21,7 +21,6 @@ struct Form {
 	bool process_fence = true;	   // between prod and flags
 	bool session_fence = true;	   // between flags and prod
 	bool timer_waits_for_owner = true; // a callback that finds an owner queues the timer again
-	bool queued_is_active = false;	   // a callback under way counts as a queued timer
 	bool timer_sends = true;	   // also where nothing seems to be posted
 };
 
@@ -208,18 +207,16 @@ private:
 	/// kiw_gather(), and what tx_run() does by its answer
 	void decide(State &n) const
 	{
-		const bool over = n.over, worth = n.next - n.mark > 1;
-		const bool is_active = n.timer == Timer::fired || n.by == By::timer;
-		const bool is_queued = n.timer == Timer::queued || (form_.queued_is_active && is_active);
+		const bool may = form_.gathers && n.unacked && !(form_.within_host && n.last_long == n.next);
+		const bool over = n.gathers && (n.over || (form_.within_host && !may));
+		const bool worth = n.next - n.mark > 1, starts = !n.gathers;
 
 		n.over = n.gathers = false;
 		n.look = Look::rests;
 		n.rest = Flag::none;
-		if (!form_.gathers || !n.unacked || (over && !worth))
+		if (!may || (over && !worth))
 			return;
-		if (form_.within_host && n.last_long == n.next)
-			return;
-		if (!is_queued)
+		if (starts || n.timer != Timer::queued)
 			n.mark = n.next, n.timer = Timer::queued;
 		n.gathers = n.calls_back = true;
 		if (form_.within_host)
@@ -315,7 +312,6 @@ TEST(Gathering, NeedsATimerThatComesBack)
 {
 	for (const bool within_host : {false, true}) {
 		EXPECT_NE(left_by({.within_host = within_host, .timer_waits_for_owner = false}), "");
-		EXPECT_NE(left_by({.within_host = within_host, .queued_is_active = true}), "");
 		EXPECT_NE(left_by({.within_host = within_host, .timer_sends = false}), "");
 	}
 }

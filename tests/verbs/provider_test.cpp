@@ -397,7 +397,7 @@ TEST_F(Provider, NoDoorbellWhileTheKernelDrains)
 	EXPECT_EQ(kernel.doorbells, 2);
 }
 
-TEST_F(Provider, WithASmallFlagOnlyLongerMessagesRing)
+TEST_F(Provider, WithASmallFlagListsAndLongerMessagesRing)
 {
 	ibv_sge halves[2]{};
 	ibv_send_wr wr = send_wr();
@@ -411,10 +411,9 @@ TEST_F(Provider, WithASmallFlagOnlyLongerMessagesRing)
 	halves[1].length++;
 	EXPECT_EQ(post(wr), 0);
 	EXPECT_EQ(kernel.doorbells, 1);
-	// One of a list
-	ibv_send_wr small = send_wr();
+	ibv_send_wr second = send_wr(), small = send_wr();
 	ibv_send_wr *bad = nullptr;
-	small.next = &wr;
+	small.next = &second;
 	EXPECT_EQ(kiw::post_send(qp, &small, &bad), 0);
 	EXPECT_EQ(kernel.doorbells, 2);
 	sq().set_flags(KIW_RING_SMALL | KIW_RING_FLUSH);
