@@ -50,19 +50,30 @@ static u32 gather_what(const struct kiw_stream *s)
 	return kiw_swr(sq, sq->next - 1)->byte_len <= KIW_RING_SMALL_MAX ? KIW_RING_SMALL : 0;
 }
 
-/*
- * A gathering is over, and brought so many requests. Within a host, where the timer costs as much
- * as a message, one that brought none was in vain, too. Return: go on?
- */
-static bool gather_was_worth(struct kiw_gather *g, u32 got, bool within)
+/* A gathering is over, and brought so many requests. Return: go on? */
+static bool gather_was_worth(struct kiw_gather *g, u32 got, bool in_vain)
 {
 	if (got > 1) {
 		g->more = 0;
-	} else if (got || within) {
+	} else if (got || in_vain) {
 		g->more = clamp(2 * g->more, GATHER_LEAVE_OUT_MIN, GATHER_LEAVE_OUT_MAX);
 		g->left_out = g->more;
 	}
 	return got > 1;
+}
+
+/* Lists need few doorbells: within a host only a single request makes a stream gather. */
+static bool gather_begins(struct kiw_gather *g, u32 next, u32 what)
+{
+	bool single = next - g->seen == 1;
+
+	g->seen = next;
+	if (what == KIW_RING_SMALL && !single)
+		return false;
+	if (!g->left_out)
+		return true;
+	g->left_out--;
+	return false;
 }
 
 u32 kiw_gather(struct kiw_stream *s)
@@ -72,19 +83,18 @@ u32 kiw_gather(struct kiw_stream *s)
 	u32 what = gather_may(s) ? gather_what(s) : 0;
 	bool gathers = s->ss.tx.gathers, within = s->ss.tx.gathers == KIW_RING_SMALL;
 	bool over = gathers && (g->over || (within && !what));
+	/* Within a host a timer costs as much as a message. */
+	bool in_vain = g->over || kiw_stream_received(s) != g->received;
 
 	kiw_stream_assert_held(s);
 	g->over = false;
-	if (over && !gather_was_worth(g, next - g->mark, within))
+	if (over && !gather_was_worth(g, next - g->mark, within && in_vain))
 		return 0;
-	if (!what)
+	if (!what || (!gathers && !gather_begins(g, next, what)))
 		return 0;
-	if (!gathers && g->left_out) {
-		g->left_out--;
-		return 0;
-	}
 	if (!gathers || !hrtimer_is_queued(&g->timer)) {
 		g->mark = next;
+		g->received = kiw_stream_received(s);
 		kiw_gather_again(g);
 	}
 	/* Acknowledgments call back, see pump.c. */

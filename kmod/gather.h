@@ -20,6 +20,8 @@ struct kiw_stream;
  * struct kiw_gather - state of a stream; socket lock
  * @timer: queued while the stream gathers
  * @mark: next send request when it was started
+ * @received: bytes of the peer by then
+ * @seen: next send request at the last decision to gather or not
  * @over: its time is over, and nobody has decided since
  * @left_out: gatherings to leave out
  * @more: how many the last one in vain caused to be left out
@@ -27,6 +29,8 @@ struct kiw_stream;
 struct kiw_gather {
 	struct hrtimer	timer;
 	u32		mark;
+	u32		received;
+	u32		seen;
 	bool		over;
 	u16		left_out;
 	u16		more;

@@ -103,7 +103,8 @@ static void pump_peer_gone(struct kiw_stream *s)
 /* What the process posted before is sent before the end is judged, by pump_round(). */
 static void pump_end_of_data(struct kiw_stream *s)
 {
-	if (s->ss.tx.gathers)
+	if (s->ss.tx.gathers && s->ss.core->state == KIW_QP_RTS &&
+	    kiw_sq_rest(&s->ss.core->sq, 0))
 		s->rx_more = true;
 	else
 		pump_peer_gone(s);

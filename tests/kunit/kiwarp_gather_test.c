@@ -107,12 +107,27 @@ static void hosts_gather_small_ones_within(struct kunit *test)
 #ifdef CONFIG_NET_RX_BUSY_POLL
 	f->s->sk->sk_napi_id = MIN_NAPI_ID - 1;	/* some CPU's, as a packet of lo has it */
 #endif
+	f->core.sq.next = 1;
 	f->swr.byte_len = KIW_RING_SMALL_MAX + 1;
 	KUNIT_EXPECT_EQ(test, gathers(test), 0);
 	KUNIT_EXPECT_FALSE(test, timer_was_started(f));
 	f->swr.byte_len = KIW_RING_SMALL_MAX;
 	KUNIT_EXPECT_EQ(test, gathers(test), KIW_RING_SMALL);
 	KUNIT_EXPECT_TRUE(test, timer_was_started(f));
+}
+
+static void lists_do_not_gather_within_a_host(struct kunit *test)
+{
+	struct fixture *f = test->priv;
+
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	f->s->sk->sk_napi_id = MIN_NAPI_ID - 1;
+#endif
+	f->core.sq.next = 2;
+	KUNIT_EXPECT_EQ(test, gathers(test), 0);
+	KUNIT_EXPECT_EQ(test, gathers(test), 0);	/* nor does an acknowledgment */
+	f->core.sq.next = 3;
+	KUNIT_EXPECT_EQ(test, gathers(test), KIW_RING_SMALL);
 }
 
 static void the_kernel_does_not_gather(struct kunit *test)
@@ -146,15 +161,18 @@ static bool passes(struct kunit *test, u32 requests)
 	return f->s->ss.tx.gathers;
 }
 
-/* How many are left out before the next */
+/* How many are left out before the next, each behind a request */
 static u32 left_out(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 	u32 n = 0;
 
-	while (!(f->s->ss.tx.gathers = gathers(test)))
-		n++;
-	return n;
+	for (;; n++) {
+		f->core.sq.next++;
+		f->s->ss.tx.gathers = gathers(test);
+		if (f->s->ss.tx.gathers)
+			return n;
+	}
 }
 
 static void empty_time_ends_a_gathering(struct kunit *test)
@@ -164,8 +182,20 @@ static void empty_time_ends_a_gathering(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, left_out(test), 0);
 }
 
-/* As that of a ping-pong, which the answer ends */
-static void empty_gatherings_within_a_host_leave_the_next_out(struct kunit *test)
+/* Return: how many are left out behind a gathering that an acknowledgment has ended */
+static u32 left_out_when_acked(struct kunit *test)
+{
+	struct fixture *f = test->priv;
+
+	KUNIT_EXPECT_EQ(test, f->s->ss.tx.gathers, KIW_RING_SMALL);
+	tcp_sk(f->s->sk)->snd_una++;
+	f->s->ss.tx.gathers = gathers(test);
+	KUNIT_EXPECT_EQ(test, f->s->ss.tx.gathers, 0);
+	tcp_sk(f->s->sk)->snd_una--;
+	return left_out(test);
+}
+
+static void answers_within_a_host_leave_the_next_out(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 
@@ -173,14 +203,13 @@ static void empty_gatherings_within_a_host_leave_the_next_out(struct kunit *test
 	f->s->sk->sk_napi_id = MIN_NAPI_ID - 1;
 #endif
 	KUNIT_EXPECT_EQ(test, left_out(test), 0);
+	KUNIT_EXPECT_EQ(test, left_out_when_acked(test), 0);
 	for (u32 expected = 8; expected <= 16; expected *= 2) {
-		KUNIT_EXPECT_EQ(test, f->s->ss.tx.gathers, KIW_RING_SMALL);
-		tcp_sk(f->s->sk)->snd_una++;
-		f->s->ss.tx.gathers = gathers(test);
-		KUNIT_EXPECT_EQ(test, f->s->ss.tx.gathers, 0);
-		tcp_sk(f->s->sk)->snd_una--;
-		KUNIT_EXPECT_EQ(test, left_out(test), expected);
+		f->s->rx_taken++;
+		KUNIT_EXPECT_EQ(test, left_out_when_acked(test), expected);
 	}
+	KUNIT_EXPECT_FALSE(test, passes(test, 0));
+	KUNIT_EXPECT_EQ(test, left_out(test), 32);
 }
 
 static void lone_requests_leave_the_next_out(struct kunit *test)
@@ -209,10 +238,11 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(bytes_under_way_gather),
 	KUNIT_CASE(reads_under_way_gather),
 	KUNIT_CASE(hosts_gather_small_ones_within),
+	KUNIT_CASE(lists_do_not_gather_within_a_host),
 	KUNIT_CASE(the_kernel_does_not_gather),
 	KUNIT_CASE(ends_do_not_gather),
 	KUNIT_CASE(empty_time_ends_a_gathering),
-	KUNIT_CASE(empty_gatherings_within_a_host_leave_the_next_out),
+	KUNIT_CASE(answers_within_a_host_leave_the_next_out),
 	KUNIT_CASE(lone_requests_leave_the_next_out),
 	KUNIT_CASE(two_requests_are_worth_it),
 	{}

@@ -2,8 +2,8 @@
 //
 // A model of who looks at a send ring: a process that posts, the session that sends (tx.c), acknowledgments, and the
 // timer of a carrier that gathers (kmod/gather.h). All orders of their steps are walked through. Stores may wait in a
-// store buffer until a fence. No request may be left with nobody to look at it but an acknowledgment. Within a host only
-// small requests are gathered: a long one may not be left to the timer either.
+// store buffer until a fence. No request may be left with nobody to look at it but an acknowledgment. Within a host
+// only small requests are gathered: a long one may not be left to the timer either.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -36,7 +36,7 @@ enum class Timer : std::uint8_t { idle, queued, fired };
 
 struct State {
 	std::uint8_t prod = 0, next = 0, mark = 0, posted = 0, unacked = 0;
-	std::uint8_t stored = 0; // prod in the process's store buffer; 0: none
+	std::uint8_t stored = 0;    // prod in the process's store buffer; 0: none
 	std::uint8_t last_long = 0; // posted by then
 	Flag flag = Flag::none;
 	bool flag_stored = false; // the session's store of `rest` waits
