@@ -25,8 +25,8 @@
  * The last pair is a store-load handshake: either the kernel sees the new `prod`, or the process
  * sees the flag cleared and rings. Hence the full fence on both sides. The kernel may leave the
  * flag set in an empty ring while a timer or an acknowledgment will make it look again; or it sets
- * KIW_RING_SMALL in its place, with the same barrier, and lists and longer requests ring. An earlier
- * process does not know that flag, and rings.
+ * KIW_RING_SMALL in its place, with the same barrier, and lists and longer requests ring. An
+ * earlier process does not know that flag, and rings.
  *
  * Completion rings: the kernel writes slots and `prod`, the process writes `cons` and `arm`.
  *
