@@ -14,7 +14,7 @@
 
 void kiw_gather_again(struct kiw_gather *g)
 {
-	hrtimer_start(&g->timer, us_to_ktime(GATHER_US), HRTIMER_MODE_REL_SOFT);
+	hrtimer_start(&g->timer, ns_to_ktime(GATHER_US * NSEC_PER_USEC), HRTIMER_MODE_REL_SOFT);
 }
 
 /* Did a NIC bring the peer's packets? */
