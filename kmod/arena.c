@@ -11,7 +11,7 @@
 #include "compat.h"
 #include "types.h"
 
-#define ARENA_SIZE	32768
+#define ARENA_SIZE	(PAGE_SIZE > 32768 ? PAGE_SIZE : 32768)
 #define ARENA_UNITS	(ARENA_SIZE / KIW_RING_ALIGN)
 /* Longer rings get an arena of their own. */
 #define SHARED_MAX	(ARENA_SIZE / 4)
@@ -168,7 +168,7 @@ static int ring_alloc_shared(struct kiw_ring_map *map, struct kiw_ucontext *uctx
 	list_for_each_entry(arena, &uctx->rings.room, link)
 		if (arena_take(arena, size, map))
 			return 0;
-	arena = arena_create(uctx, PAGE_ALIGN(ARENA_SIZE));
+	arena = arena_create(uctx, ARENA_SIZE);
 	if (IS_ERR(arena))
 		return PTR_ERR(arena);
 	INIT_LIST_HEAD(&arena->link);

@@ -35,6 +35,10 @@
 #ifndef CONFIG_INFINIBAND_VIRT_DMA
 #error "kiwarp needs CONFIG_INFINIBAND_VIRT_DMA, which no kernel with HIGHMEM has"
 #endif
+/* Rings and regions are written through two addresses. Linux tells since 6.9. */
+#ifdef CONFIG_ARCH_HAS_CPU_CACHE_ALIASING
+#error "kiwarp does not support CPUs whose data cache may hold a page twice"
+#endif
 
 /* Drivers in the kernel tree are listed in this enumeration. */
 #define KIW_DRIVER_ID ((enum rdma_driver_id)KIWARP_DRIVER_ID)

@@ -16,6 +16,7 @@
  *
  *   process                                      kernel
  *   -------                                      ------
+ *   load cons              (acquire)  <-------   store cons                (release)
  *   write the slot                               p = load prod             (acquire)
  *   store prod             (release)  ------->   copy the slot out once, check the copy
  *   fence                  (seq_cst)

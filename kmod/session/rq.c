@@ -30,7 +30,7 @@ void kiw_rq_forget(struct kiw_rq *rq)
 		return;
 	rq->next = kiw_ring_prod(&rq->map);
 	rq->posted = rq->next;
-	WRITE_ONCE(rq_ring(rq)->cons, rq->next);
+	smp_store_release(&rq_ring(rq)->cons, rq->next);
 }
 
 enum kiw_take kiw_rq_take(struct kiw_rq *rq, struct kiw_recv_req *req)

@@ -68,7 +68,7 @@ void kiw_sq_forget(struct kiw_sq *sq)
 	/* A bad index may stand: the next look finds it bad again. */
 	sq->next = kiw_ring_prod(&sq->map);
 	sq->done = sq->next;
-	WRITE_ONCE(sq_ring(sq)->cons, sq->done);
+	smp_store_release(&sq_ring(sq)->cons, sq->done);
 }
 
 /* Opcodes of this queue; to a process, a higher one is nonsense. */

@@ -201,12 +201,13 @@ largest_region() {
 	awk '/^MemAvailable:/ { for (n = 2 ^ 30; n > $2 * 768; n /= 2); printf "%.0f", n }' /proc/meminfo
 }
 
+# As those of memory, they hardly differ.
 group_regions() {
 	local rep cell
 	the_group regions regions
 	LIMIT=120
 	echo "regions"
-	for ((rep = 1; rep <= REPETITIONS; rep++)); do
+	for ((rep = 1; rep <= (REPETITIONS + 2) / 3; rep++)); do
 		for cell in "calls 20000 4096" "calls 1 $(largest_region)" "exit 20000 4096"; do
 			read -r kind qps octets <<<"$cell"
 			turns ours siw

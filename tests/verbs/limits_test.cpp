@@ -289,10 +289,11 @@ TEST_F(Commands, OfBothLengthsThatProvidersSendAreGood)
 
 TEST_F(Commands, OffsetsThatWereNotHandedOutCannotBeMapped)
 {
+	const long size = sysconf(_SC_PAGESIZE);
 	std::vector<void *> mapped;
 
 	for (off_t page : {0, 1, 2, 3, 100, 0xffff, 0x10000, 0x7fffffff}) {
-		void *at = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, context->cmd_fd, page * 4096);
+		void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, context->cmd_fd, page * size);
 		if (at != MAP_FAILED)
 			mapped.push_back(at);
 	}

@@ -632,9 +632,10 @@ TEST_F(Provider, ErrnoOfTheKernelComesThrough)
 /// Whether the page of an address is mapped
 bool is_mapped(const void *address)
 {
-	const auto page = reinterpret_cast<std::uintptr_t>(address) & ~std::uintptr_t{4095};
+	const auto size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+	const std::uintptr_t page = reinterpret_cast<std::uintptr_t>(address) & ~(size - 1);
 
-	return msync(reinterpret_cast<void *>(page), 4096, MS_ASYNC) == 0; // NOLINT(performance-no-int-to-ptr)
+	return msync(reinterpret_cast<void *>(page), size, MS_ASYNC) == 0; // NOLINT(performance-no-int-to-ptr)
 }
 
 TEST_F(Provider, ChildrenDoNotGetTheRings)
