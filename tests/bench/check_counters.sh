@@ -55,7 +55,7 @@ if [ $KERNELS = 2 ]; then
 	takes one_copy "octets copied" 1 1.2 65536
 	takes few_socket_locks locks 0 0.5
 	takes shared_packets "packets of left" 1 1.9
-	takes few_acknowledgements "packets of right" 0.1 2.5
+	takes few_acknowledgements "packets of right" 0.01 2.5
 else
 	takes two_copies "octets copied" 2 2.05 65536
 	takes two_fragments_of_32_KB allocations 1.9 2.05
@@ -81,8 +81,12 @@ takes calls_of_128_KB sends 7.9 12
 
 # Batches of 128 KB that follow each other don't end in a packet that isn't full.
 message 131072 write off
-takes a_call_for_each sends 0.9 1.1
-[ $KERNELS = 1 ] || takes full_packets "packets of left" 2 2.9
+if [ $KERNELS = 1 ]; then
+	takes a_call_for_each sends 0.9 1.1
+else
+	takes at_most_a_call_for_each sends 0.1 1.1	# gathered ones share calls
+	takes full_packets "packets of left" 2 2.9
+fi
 
 message 65536 read off
 if [ $KERNELS = 2 ]; then
