@@ -37,7 +37,7 @@
 #endif
 /* Rings and regions are written through two addresses. Linux tells since 6.9. */
 #ifdef CONFIG_ARCH_HAS_CPU_CACHE_ALIASING
-#error "kiwarp does not support CPUs whose data cache may hold a page twice"
+#error "kiwarp does not support data caches that may hold a page twice"
 #endif
 
 /* Drivers in the kernel tree are listed in this enumeration. */
