@@ -30,6 +30,8 @@ static inline struct kiw_stream *kiw_stream_of(struct kiw_qp *qp)
  * @sock: connected socket; the stream holds its struct sock
  * @neg: outcome of the MPA start-up
  *
+ * A QP keeps its manner while it is bound; kiw_stream_start() refuses one that no longer is.
+ *
  * Return: the stream, referenced for the caller, or NULL.
  */
 struct kiw_stream *kiw_stream_new(struct kiw_qp *qp, struct socket *sock,

@@ -17,7 +17,7 @@ void kiw_gather_again(struct kiw_gather *g)
 	hrtimer_start(&g->timer, ns_to_ktime(GATHER_US * NSEC_PER_USEC), HRTIMER_MODE_REL_SOFT);
 }
 
-/* Did a NIC bring the peer's packets? */
+/* Did a NIC bring the peer's packets? PREEMPT_RT cannot tell, and treats all as of this host. */
 static bool gather_is_remote(const struct sock *sk)
 {
 #ifdef CONFIG_NET_RX_BUSY_POLL
@@ -50,7 +50,7 @@ static u32 gather_what(const struct kiw_stream *s)
 	return kiw_swr(sq, sq->next - 1)->byte_len <= KIW_RING_SMALL_MAX ? KIW_RING_SMALL : 0;
 }
 
-/* A gathering is over, and brought so many requests. Return: go on? */
+/* A gathering is over, and brought so many requests; @in_vain: none is too few. Return: go on? */
 static bool gather_was_worth(struct kiw_gather *g, u32 got, bool in_vain)
 {
 	if (got > 1) {
@@ -84,11 +84,11 @@ u32 kiw_gather(struct kiw_stream *s)
 	bool gathers = s->ss.tx.gathers, within = s->ss.tx.gathers == KIW_RING_SMALL;
 	bool over = gathers && (g->over || (within && !what));
 	/* Within a host a timer costs as much as a message. */
-	bool in_vain = g->over || kiw_stream_received(s) != g->received;
+	bool in_vain = within && (g->over || kiw_stream_received(s) != g->received);
 
 	kiw_stream_assert_held(s);
 	g->over = false;
-	if (over && !gather_was_worth(g, next - g->mark, within && in_vain))
+	if (over && !gather_was_worth(g, next - g->mark, in_vain))
 		return 0;
 	if (!what || (!gathers && !gather_begins(g, next, what)))
 		return 0;

@@ -4,9 +4,9 @@
  * and the requests leave together.
  *
  * The session finds its send ring empty and, if the carrier gathers, leaves KIW_RING_DRAINING set,
- * or sets KIW_RING_SMALL.
- * From then on a timer is queued; its callback sends, see pump.c, and bounds the wait of a request.
- * Acknowledgments and answers of Reads send earlier. Each time the stream decides again.
+ * or sets KIW_RING_SMALL. From then on a timer is queued; its callback sends, see pump.c, and
+ * bounds the wait of a request. Acknowledgments and answers of Reads send earlier. Each time the
+ * stream decides again.
  */
 #ifndef KIWARP_GATHER_H
 #define KIWARP_GATHER_H
@@ -21,7 +21,7 @@ struct kiw_stream;
  * @timer: queued while the stream gathers
  * @mark: next send request when it was started
  * @received: bytes of the peer by then
- * @seen: next send request at the last decision to gather or not
+ * @seen: next send request when a gathering last could have begun
  * @over: its time is over, and nobody has decided since
  * @left_out: gatherings to leave out
  * @more: how many the last one in vain caused to be left out

@@ -144,6 +144,8 @@ struct Batch {
 /// Whether the batch is one request, of up to KIW_RING_SMALL_MAX bytes
 bool is_small(const Qp &qp, const Batch &batch)
 {
+	if (batch.count != 1)
+		return false;
 	const std::byte *const slot = qp.sq.ring.slot(batch.first);
 	const kiw_wqe &wqe = *reinterpret_cast<const kiw_wqe *>(slot);
 	const auto *const sges = reinterpret_cast<const kiw_sge *>(slot + qp.head);
@@ -151,7 +153,7 @@ bool is_small(const Qp &qp, const Batch &batch)
 
 	for (int i = 0; i < wqe.num_sge; i++)
 		length += sges[i].length;
-	return batch.count == 1 && length <= KIW_RING_SMALL_MAX;
+	return length <= KIW_RING_SMALL_MAX;
 }
 
 // Sides for post(): two of a QP, one of an SRQ.

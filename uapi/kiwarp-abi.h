@@ -194,8 +194,8 @@ struct kiw_modify_srq_req {
 /* Bits of kiw_wq_ring.flags. */
 #define KIW_RING_DRAINING 0x1 /* the kernel will look at prod again before it stops */
 #define KIW_RING_FLUSH    0x2 /* the kernel waits for requests: ring the doorbell */
-#define KIW_RING_SMALL    0x4 /* as the first, for a single request of up to so many bytes: */
-#define KIW_RING_SMALL_MAX 1024
+#define KIW_RING_SMALL    0x4 /* as DRAINING, for a post of one request of up to ..._SMALL_MAX */
+#define KIW_RING_SMALL_MAX 1024 /* bytes */
 
 /* Bytes from the start of a ring to its first slot */
 #define KIW_RING_HEADER 128

@@ -49,13 +49,30 @@ static int fixture_init(struct kunit *test)
 
 	f->s->sk->sk_state = TCP_ESTABLISHED;
 	tcp_sk(f->s->sk)->write_seq = tcp_sk(f->s->sk)->snd_una + 1;
+	return 0;
+}
+
+/* A NIC brings the packets */
+static void from_a_nic(struct kunit *test)
+{
 #ifdef CONFIG_NET_RX_BUSY_POLL
+	struct fixture *f = test->priv;
+
 	f->s->sk->sk_napi_id = MIN_NAPI_ID;
 #else
-	/* Such a kernel never gathers: nothing to decide. CONFIG_PREEMPT_RT is one. */
+	/* CONFIG_PREEMPT_RT has none. The cases within a host run. */
 	kunit_skip(test, "this kernel does not tell which packets a NIC brings");
 #endif
-	return 0;
+}
+
+/* They come from within the host, with the number of some CPU */
+static void from_this_host(struct kunit *test)
+{
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	struct fixture *f = test->priv;
+
+	f->s->sk->sk_napi_id = MIN_NAPI_ID - 1;
+#endif
 }
 
 static void fixture_exit(struct kunit *test)
@@ -85,6 +102,7 @@ static void bytes_under_way_gather(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 
+	from_a_nic(test);
 	KUNIT_EXPECT_EQ(test, gathers(test), KIW_RING_DRAINING);
 	KUNIT_EXPECT_TRUE(test, timer_was_started(f));
 	KUNIT_EXPECT_TRUE(test, test_bit(SOCK_NOSPACE, &f->sock->flags));
@@ -94,6 +112,7 @@ static void reads_under_way_gather(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 
+	from_a_nic(test);
 	tcp_sk(f->s->sk)->write_seq = tcp_sk(f->s->sk)->snd_una;
 	KUNIT_EXPECT_FALSE(test, gathers(test));
 	f->s->ss.tx.reads_out.tail++;
@@ -104,9 +123,7 @@ static void hosts_gather_small_ones_within(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 
-#ifdef CONFIG_NET_RX_BUSY_POLL
-	f->s->sk->sk_napi_id = MIN_NAPI_ID - 1;	/* some CPU's, as a packet of lo has it */
-#endif
+	from_this_host(test);
 	f->core.sq.next = 1;
 	f->swr.byte_len = KIW_RING_SMALL_MAX + 1;
 	KUNIT_EXPECT_EQ(test, gathers(test), 0);
@@ -120,9 +137,7 @@ static void lists_do_not_gather_within_a_host(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 
-#ifdef CONFIG_NET_RX_BUSY_POLL
-	f->s->sk->sk_napi_id = MIN_NAPI_ID - 1;
-#endif
+	from_this_host(test);
 	f->core.sq.next = 2;
 	KUNIT_EXPECT_EQ(test, gathers(test), 0);
 	KUNIT_EXPECT_EQ(test, gathers(test), 0);	/* nor does an acknowledgment */
@@ -134,6 +149,7 @@ static void the_kernel_does_not_gather(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 
+	from_a_nic(test);
 	f->s->kernel = true;
 	KUNIT_EXPECT_FALSE(test, gathers(test));
 }
@@ -142,6 +158,7 @@ static void ends_do_not_gather(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 
+	from_a_nic(test);
 	f->core.state = KIW_QP_CLOSING;
 	KUNIT_EXPECT_FALSE(test, gathers(test));
 	f->core.state = KIW_QP_RTS;
@@ -177,6 +194,7 @@ static u32 left_out(struct kunit *test)
 
 static void empty_time_ends_a_gathering(struct kunit *test)
 {
+	from_a_nic(test);
 	KUNIT_EXPECT_EQ(test, left_out(test), 0);
 	KUNIT_EXPECT_FALSE(test, passes(test, 0));
 	KUNIT_EXPECT_EQ(test, left_out(test), 0);
@@ -199,9 +217,7 @@ static void answers_within_a_host_leave_the_next_out(struct kunit *test)
 {
 	struct fixture *f = test->priv;
 
-#ifdef CONFIG_NET_RX_BUSY_POLL
-	f->s->sk->sk_napi_id = MIN_NAPI_ID - 1;
-#endif
+	from_this_host(test);
 	KUNIT_EXPECT_EQ(test, left_out(test), 0);
 	KUNIT_EXPECT_EQ(test, left_out_when_acked(test), 0);
 	for (u32 expected = 8; expected <= 16; expected *= 2) {
@@ -216,6 +232,7 @@ static void lone_requests_leave_the_next_out(struct kunit *test)
 {
 	static const u32 expected[] = { 8, 16, 32, 64, 128, 256, 256 };
 
+	from_a_nic(test);
 	KUNIT_EXPECT_EQ(test, left_out(test), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
 		KUNIT_EXPECT_FALSE(test, passes(test, 1));
@@ -225,6 +242,7 @@ static void lone_requests_leave_the_next_out(struct kunit *test)
 
 static void two_requests_are_worth_it(struct kunit *test)
 {
+	from_a_nic(test);
 	KUNIT_EXPECT_EQ(test, left_out(test), 0);
 	KUNIT_EXPECT_FALSE(test, passes(test, 1));
 	KUNIT_EXPECT_EQ(test, left_out(test), 8);
