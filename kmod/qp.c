@@ -394,14 +394,17 @@ uncount:
 }
 
 /*
- * The QP goes while TCP holds pages of incomplete requests, to which the process may then write.
- * TCP gets copies; packets mostly release their pages in a moment.
+ * The QP goes. TCP gets what was posted without a doorbell, and copies of the pages that it holds
+ * of incomplete requests, since the process may write to them; packets mostly release them soon.
+ * This order: the error state sends nothing more.
  */
-static void qp_end_loans(struct kiw_stream *s)
+static void qp_end_requests(struct kiw_stream *s)
 {
 	bool lends;
 
 	kiw_pump_lock(s);
+	if (s->ibqp)
+		kiw_pump_send_gathered(s);
 	lends = s->ibqp && kiw_stream_lends(s);
 	if (lends)
 		kiw_session_event(&s->ss, KIW_EV_MODIFY_ERR);
@@ -424,7 +427,7 @@ static void qp_disconnect(struct kiw_qp *qp)
 	struct kiw_stream *s = kiw_stream_of(qp);
 
 	if (s) {
-		qp_end_loans(s);
+		qp_end_requests(s);
 		kiw_stream_stop(s, false);
 		kiw_stream_put(s);
 	}
