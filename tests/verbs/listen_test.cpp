@@ -43,6 +43,12 @@ void end_socket(const Where &where, std::uint16_t port, bool listening)
 		fail("the socket couldn't be ended");
 }
 
+/// Ends the connection's socket at the client's end. Only the peer knows the port that TCP gave it.
+void end_initiator(Pair &pair)
+{
+	end_socket(client_end(), ntohs(rdma_get_dst_port(pair.b().id())), false);
+}
+
 /// A socket of the client's end that speaks as little MPA as it likes.
 class Raw {
 public:
@@ -259,7 +265,7 @@ TEST(EndedFromOutside, ConnectionIsLost)
 
 	pair.a().receive_empty(2);
 	pair.b().receive_empty(2);
-	end_socket(client_end(), ntohs(rdma_get_src_port(pair.a().id())), false);
+	end_initiator(pair);
 	for (Side *side : {&pair.a(), &pair.b()}) {
 		EXPECT_WC(side->received(), 0, IBV_WC_WR_FLUSH_ERR);
 		EXPECT_WC(side->received(), 1, IBV_WC_WR_FLUSH_ERR);
@@ -277,7 +283,7 @@ TEST(EndedFromOutside, ConnectionIsLostThoughAMessageWaits)
 	pair.sync();
 	ASSERT_EQ(pair.a().send(), 0);
 	std::this_thread::sleep_for(std::chrono::milliseconds(100));
-	end_socket(client_end(), ntohs(rdma_get_src_port(pair.a().id())), false);
+	end_initiator(pair);
 	pair.b().wait_disconnected();
 	pair.b().wait_state(IBV_QPS_ERR);
 }
@@ -291,7 +297,7 @@ TEST(EndedFromOutside, ConnectionIsLostAfterAMessageHasWaited)
 	std::this_thread::sleep_for(std::chrono::milliseconds(100));
 	pair.b().receive_empty(1);
 	EXPECT_WC(pair.b().received(), 0, IBV_WC_SUCCESS);
-	end_socket(client_end(), ntohs(rdma_get_src_port(pair.a().id())), false);
+	end_initiator(pair);
 	pair.b().wait_disconnected();
 	pair.b().wait_state(IBV_QPS_ERR);
 }
