@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 // What is sent, in which order, and what TCP may answer.
+#include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <gtest/gtest.h>
 #include <utility>
 
@@ -854,7 +856,8 @@ TEST_F(Sending, MoreIsAnnouncedWhereMoreFollows)
 	while (a.work())
 		b.raw();
 	ASSERT_GE(a.more.size(), 3U);
-	EXPECT_EQ(std::ranges::count(a.more, false), 1);
+	// The socket may take the last batch in parts.
+	EXPECT_TRUE(std::ranges::is_partitioned(a.more, std::identity{}));
 	EXPECT_FALSE(a.more.back());
 	EXPECT_TRUE(a.more.front());
 }
