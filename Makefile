@@ -129,8 +129,8 @@ install-tools:
 guest-install:
 	@test -n '$(DESTDIR)' || { echo 'guest-install needs DESTDIR' >&2; exit 2; }
 	install -d $(DESTDIR)/lib/modules/$(KVER)/updates $(DESTDIR)/usr/lib/kiwarp/tests
-	install -m 644 kmod/kiwarp.ko $(wildcard $(kunit_modules)) \
-		$(DESTDIR)/lib/modules/$(KVER)/updates/
+	$(if $(filter-out -,$(KVER)),install -m 644 kmod/kiwarp.ko $(wildcard $(kunit_modules)) \
+		$(DESTDIR)/lib/modules/$(KVER)/updates/)
 	if [ -d $(out)/provider ]; then $(MAKE) install-provider DESTDIR=$(DESTDIR) O=$(out); fi
 	if [ -d $(out)/user ]; then install -t $(DESTDIR)/usr/lib/kiwarp/tests \
 		$(out)/user/kiwarp-user $(out)/user/libkiwarp-user.so.0; fi

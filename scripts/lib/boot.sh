@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # Boots a guest of either kind, or two joined by wires. Sourced after build.sh. The caller has set TREE, KERNEL (or empty: the
 # tree's own), IMAGE, KVER, MEMORY, DEST, SIW (or empty), bench (1 or empty) and RUN, the folder of this run: out/ and ctl/ are
-# shared with the guest; ROOT, what a guest in QEMU has for its root; for run_guest also kind, guest, gcov, bare, peers, params,
-# allowed, boot, two (1 or empty), wire and join.
+# shared with the guest; release, the name of TREE; ROOT, what a guest in QEMU has for its root; for run_guest also kind, guest,
+# gcov, bare, peers, params, allowed, boot, two (1 or empty), wire and join.
 
 # nth_cpu N: that one, from 0 on, of the CPUs that this process may use; nothing where there are fewer
 nth_cpu() {
@@ -49,19 +49,35 @@ initrd_make() {
 	cp "$TOP/scripts/guest-init/initrd" "$work/init"
 	: >"$work/modules/list"
 	for module in virtio_pci virtio_console 9pnet_virtio 9p virtiofs overlay virtio_rng; do
-		chroot "$TREE" modprobe -S "$KVER" --show-depends "$module" 2>/dev/null || :
+		modprobe -d "$TREE" -S "$KVER" --show-depends "$module" 2>/dev/null || :
 	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r module; do
 		name=${module##*/} name=${name%%.ko*}.ko
 		case $module in
-		*.xz) chroot "$TREE" xz -dc "$module" ;;
-		*.zst) chroot "$TREE" zstd -qdc "$module" ;;
-		*) cat "$TREE$module" ;;
+		*.xz) xz -dc "$module" ;;
+		*.zst) zstd -qdc "$module" ;;
+		*) cat "$module" ;;
 		esac >"$work/modules/$name"
 		echo "$name" >>"$work/modules/list"
 	done
-	(cd "$work" && find . | ./bin/busybox cpio -o -H newc) >"$file.new" 2>/dev/null
+	(cd "$work" && find . | cpio -o -H newc) >"$file.new" 2>/dev/null
 	rm -rf "$work"
 	mv "$file.new" "$file"
+}
+
+# machine_of ARCHITECTURE: sets how QEMU emulates it: the program's name, its package, and options; and the system's console
+machine_of() {
+	case ${1:-amd64} in
+	amd64)
+		EMULATOR=x86_64 EMULATOR_PACKAGE=qemu-system-x86 CONSOLE=ttyS0
+		# TCG emulates the crc32 instruction slowly; a CPU without it makes kernel and programs use their tables.
+		MACHINE=(-M q35 -cpu "${EMULATED_CPU:-qemu64}")
+		;;
+	# A CPU that has pages of 4, 16 and 64 KB
+	arm64) EMULATOR=aarch64 EMULATOR_PACKAGE=qemu-system-arm CONSOLE=ttyAMA0 MACHINE=(-M virt -cpu neoverse-n1) ;;
+	ppc64el) EMULATOR=ppc64 EMULATOR_PACKAGE=qemu-system-ppc CONSOLE=hvc0 MACHINE=(-M pseries -cpu POWER9) ;;
+	s390x) EMULATOR=s390x EMULATOR_PACKAGE=qemu-system-misc CONSOLE=ttysclp0 MACHINE=(-M s390-ccw-virtio -cpu qemu) ;;
+	esac
+	MACHINE=(-accel tcg,thread=multi "${MACHINE[@]}")
 }
 
 # kvm_works: whether this kernel boots under KVM here. Some machines have a /dev/kvm that can't; asked once.
@@ -84,20 +100,23 @@ kvm_works() {
 }
 
 qemu_prepare() {
-	host_packages qemu-system-x86
+	local foreign
+	foreign=$(tree_foreign "$release")
+	machine_of "$foreign"
+	host_packages "$EMULATOR_PACKAGE" cpio kmod xz-utils zstd
 	INITRD=$(initrd_file)
 	once "$CACHE/locks/initrd-$KVER" test -e "$INITRD" -- initrd_make "$INITRD"
-	# TCG emulates the crc32 instruction slowly; a CPU without it makes kernel and programs use their tables.
-	if kvm_works; then ACCEL=(-accel kvm -cpu host); else ACCEL=(-accel 'tcg,thread=multi' -cpu "${EMULATED_CPU:-qemu64}"); fi
+	[ -n "$foreign" ] || ! kvm_works || MACHINE=(-M q35 -accel kvm -cpu host)
 }
 
 share() { SHARES+=(-virtfs "local,path=$2,mount_tag=$1,security_model=none,multidevs=remap${3:+,readonly=on}"); }
 
 # boot_qemu: becomes the guest. The root comes by virtiofs where the machine has its daemon, else by 9p.
 boot_qemu() {
-	local number=1 daemon socket memory=(-m "$MEMORY") transport=9p
+	local number=1 daemon='' socket memory=(-m "$MEMORY") transport=9p
 	SHARES=()
-	daemon=$(ls /usr/libexec/virtiofsd /usr/lib/qemu/virtiofsd 2>/dev/null | head -n 1 || :)
+	# Its device is one of PCI, which not every machine has.
+	[ "$EMULATOR" != x86_64 ] || daemon=$(ls /usr/libexec/virtiofsd /usr/lib/qemu/virtiofsd 2>/dev/null | head -n 1 || :)
 	if [ -n "$daemon" ]; then
 		socket=$RUN/fs
 		case $daemon in
@@ -122,12 +141,12 @@ boot_qemu() {
 	# A frame that comes before the other guest is there is lost.
 	[[ ${join%:*} < ${join#*:} ]] || number=2
 	[ -z "$join" ] || SHARES+=(-netdev "dgram,id=join,local.type=unix,local.path=${join%:*},remote.type=unix,remote.path=${join#*:}"
-		-device "virtio-net-pci,netdev=join,mac=02:00:00:00:01:0$number")
+		-device "virtio-net,netdev=join,mac=02:00:00:00:01:0$number")
 	# The console log needs a descriptor of its own: standard output and error belong to the command.
-	exec setpriv --pdeathsig KILL qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35 \
-		"${ACCEL[@]}" -smp 2 "${memory[@]}" -kernel "$IMAGE" -initrd "$INITRD" \
-		-append "console=ttyS0 loglevel=5 log_buf_len=4M panic=-1 oops=panic mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on kiwarp.transport=$transport${KERNEL:+ kiwarp.mods}${SIW:+ kiwarp.siw}" \
-		"${SHARES[@]}" -serial "file:$RUN/console.txt" -device virtio-rng-pci -device virtio-serial-pci \
+	exec setpriv --pdeathsig KILL "qemu-system-$EMULATOR" -nodefaults -no-user-config -display none -no-reboot \
+		"${MACHINE[@]}" -smp 2 "${memory[@]}" -kernel "$IMAGE" -initrd "$INITRD" \
+		-append "console=$CONSOLE loglevel=5 log_buf_len=4M panic=-1 oops=panic mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on kiwarp.transport=$transport${KERNEL:+ kiwarp.mods}${SIW:+ kiwarp.siw}" \
+		"${SHARES[@]}" -serial "file:$RUN/console.txt" -device virtio-rng -device virtio-serial \
 		-chardev "file,id=out,path=$RUN/stdout" -device virtserialport,chardev=out,name=stdout \
 		-chardev "file,id=err,path=$RUN/stderr" -device virtserialport,chardev=err,name=stderr \
 		</dev/null >"$RUN/qemu.txt" 2>&1

@@ -15,6 +15,22 @@ NOT_BUILT='^(Documentation/|debian/|packaging/|ci/|tools/|scripts/(lib/(common|t
 # What make gets besides, as VARIABLE=VALUE
 BUILD_ARGS=()
 
+# What is built of tests for another architecture
+FOREIGN_TESTS='arch proto session user verbs wire record'
+
+# build_where TREE: what a build for that tree wants: sets BUILD_TREE, the tree in which it runs, which isn't that one where
+# nothing in that can run, and binds and BUILD_ARGS
+build_where() {
+	local foreign
+	BUILD_TREE=$(tree_dir "$1")
+	foreign=$(tree_foreign "$1")
+	[ -n "$foreign" ] || return 0
+	binds=("$BUILD_TREE:/sysroot:ro" "$BUILD_TREE/usr/src:/usr/src:ro")
+	BUILD_ARGS+=(KIWARP_FOREIGN="$foreign" KIWARP_TESTS="$FOREIGN_TESTS")
+	tree_need "${1%%-*}-cross"
+	BUILD_TREE=$(tree_dir "${1%%-*}-cross")
+}
+
 # build_need FOLDER TREEDIR KVER KDIR BIND...: brings FOLDER up to date; sets DEST to what is to be installed in the
 # guest, and holds it with a shared lock on descriptor 7 as long as this process lives
 build_need() {

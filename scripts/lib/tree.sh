@@ -5,7 +5,7 @@
 
 # tree_dir TREE: where this recipe's tree of that release stands
 tree_dir() {
-	echo "$CACHE/trees/$1-$(hash_of "$TOP/scripts/lib/recipe.sh" "$TOP/scripts/kernels/packages")"
+	echo "$CACHE/trees/$1-$(hash_of "$TOP/scripts/lib/recipe.sh" "$(tree_list "$1")")"
 }
 
 # tree_release DIR: the release that the tree is of. Kernels are keyed by it, so that a further package builds none.
