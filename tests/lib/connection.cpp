@@ -167,18 +167,18 @@ void Side::receive_empty(int count) const
 			fail("ibv_post_recv", error);
 }
 
-Listener::Listener(int backlog) : events_(std::make_shared<EventChannel>())
+Listener::Listener(int backlog, std::uint16_t port) : events_(std::make_shared<EventChannel>())
 {
 	Where where = server_end();
 
 	// rdma_cm draws ports without asking TCP, where one may be in use.
 	for (int tries = 0; tries < 10; tries++) {
 		id_ = make_id(*events_, where.netns);
-		if (rdma_bind_addr(id_.get(), where.sa(0)))
+		if (rdma_bind_addr(id_.get(), where.sa(port)))
 			fail("rdma_bind_addr", errno);
 		if (rdma_listen(id_.get(), backlog) == 0)
 			return;
-		if (errno != EADDRINUSE)
+		if (errno != EADDRINUSE || port)
 			break;
 	}
 	fail("rdma_listen", errno);

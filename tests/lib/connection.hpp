@@ -103,7 +103,8 @@ ibv_cq *take_event(const Side &side);
 /// A listening id.
 class Listener {
 public:
-	explicit Listener(int backlog = 128);
+	/// Port 0 stands for any.
+	explicit Listener(int backlog = 128, std::uint16_t port = 0);
 
 	std::uint16_t port() const;
 	EventChannel &events() const { return *events_; }

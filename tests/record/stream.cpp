@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <endian.h>
 #include <exception>
 #include <netinet/in.h>
 #include <string>
@@ -24,11 +25,11 @@ namespace {
 constexpr std::uint32_t messages = 64;
 constexpr std::uint32_t length = 16000;
 
-/// What the sender has to know
+/// What the sender has to know, in network byte order
 struct Offer {
-	std::uint32_t number;
-	std::uint32_t rkey;
-	std::uint64_t remote;
+	__be32 number;
+	__be32 rkey;
+	__be64 remote;
 };
 
 sockaddr_in address_of(const char *text, int port)
@@ -52,7 +53,8 @@ int receive_stream(int port)
 	if (bind(listener, reinterpret_cast<const sockaddr *>(&any), sizeof(any)) || listen(listener, 1))
 		vt::fail("no port", errno);
 	const int peer = accept(listener, nullptr, nullptr);
-	const Offer offer = {.number = target.number(), .rkey = target.rkey(), .remote = target.remote()};
+	const Offer offer = {
+		.number = htobe32(target.number()), .rkey = htobe32(target.rkey()), .remote = htobe64(target.remote())};
 	if (peer < 0 || write(peer, &offer, sizeof(offer)) != sizeof(offer))
 		vt::fail("no sender", errno);
 
@@ -88,7 +90,8 @@ int send_stream(int port, const char *host)
 		vt::fail("ibv_create_ah", errno);
 	for (std::uint32_t i = 0; i < messages; i++) {
 		std::memset(writer.memory().data(), static_cast<int>(i + 1), length);
-		writer.write({ah.get(), offer.number}, offer.remote + i * std::uint64_t{length}, offer.rkey, 0, length);
+		writer.write({ah.get(), be32toh(offer.number)}, be64toh(offer.remote) + i * std::uint64_t{length},
+			be32toh(offer.rkey), 0, length);
 	}
 	// The target has all when it hangs up.
 	char nothing = 0;
