@@ -104,6 +104,12 @@ else
 	takes one_call_to_send_for_a_list sends 0.9 1.1 0.03125
 fi
 
+# Within a host, small requests behind one that was just sent are gathered, and share a system call.
+if [ $KERNELS = 1 ]; then
+	message 16 write off
+	takes few_system_calls "system calls" 0 0.5
+fi
+
 # What a callback takes out of a socket that somebody has locked is released when TCP can announce the room.
 closing_windows() { left nstat -asz TcpExtTCPWantZeroWindowAdv | awk '$1 == "TcpExtTCPWantZeroWindowAdv" { print $2 }'; }
 octets=1048576 before=$(closing_windows)
