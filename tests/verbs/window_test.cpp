@@ -814,40 +814,6 @@ TEST(WindowLife, EndsWithTheProcess)
 	}
 }
 
-// The least time that the end of a queue pair takes, of several.
-std::chrono::nanoseconds end_of_qp(ibv_pd *pd, ibv_cq *cq)
-{
-	auto least = std::chrono::nanoseconds::max();
-	ibv_qp_init_attr attr{};
-
-	attr.send_cq = attr.recv_cq = cq;
-	attr.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
-	attr.qp_type = IBV_QPT_RC;
-	for (int i = 0; i < 50; i++) {
-		Qp qp(ibv_create_qp(pd, &attr));
-		if (!qp)
-			fail("ibv_create_qp", errno);
-		const auto begun = std::chrono::steady_clock::now();
-		qp.reset();
-		least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - begun);
-	}
-	return least;
-}
-
-// A queue pair's end looks for its own windows, and not at all of the domain: thousands of both would take minutes.
-TEST(WindowLife, QueuePairsEndWithoutALookAtTheWindowsOfOthers)
-{
-	const Context context = open_device(ibv_get_device_name(server_device()->device));
-	const Pd pd = make_pd(context.get());
-	const Cq cq = make_cq(context.get(), 16);
-	const auto alone = end_of_qp(pd.get(), cq.get());
-	std::vector<Mw> windows(32768);
-
-	for (Mw &window : windows)
-		window = make_mw(pd.get(), IBV_MW_TYPE_2);
-	EXPECT_LT(end_of_qp(pd.get(), cq.get()), 4 * alone);
-}
-
 } // namespace
 
 int part_windows(const std::string &first)
