@@ -104,10 +104,11 @@ else
 	takes one_call_to_send_for_a_list sends 0.9 1.1 0.03125
 fi
 
-# Within a host, small requests behind one that was just sent are gathered, and share a system call.
+# Within a host, small requests behind one that was just sent are gathered. Whoever traces system calls is too slow for that.
 if [ $KERNELS = 1 ]; then
 	message 16 write off
-	takes few_system_calls "system calls" 0 0.5
+	takes few_calls_to_send sends 0.001 0.5
+	takes few_socket_locks locks 0.001 0.5
 fi
 
 # What a callback takes out of a socket that somebody has locked is released when TCP can announce the room.
