@@ -26,7 +26,8 @@ build_where() {
 	foreign=$(tree_foreign "$1")
 	[ -n "$foreign" ] || return 0
 	binds=("$BUILD_TREE:/sysroot:ro" "$BUILD_TREE/usr/src:/usr/src:ro")
-	BUILD_ARGS+=(KIWARP_FOREIGN="$foreign" KIWARP_TESTS="$FOREIGN_TESTS")
+	# The last of each counts: the caller's.
+	BUILD_ARGS=(KIWARP_FOREIGN="$foreign" KIWARP_TESTS="$FOREIGN_TESTS" "${BUILD_ARGS[@]}")
 	tree_need "${1%%-*}-cross"
 	BUILD_TREE=$(tree_dir "${1%%-*}-cross")
 }

@@ -124,7 +124,7 @@ TEST_F(Rings, EachSendRequestIsTakenOnceAsItWasPosted)
 	sq.swr = taken.data();
 
 	// As the session's tx.c: it rests when the ring is empty with the flag cleared.
-	std::thread session([&] {
+	std::jthread session([&] {
 		while (found < requests && doorbell.wait()) {
 			do {
 				kiw_send_req request{};
@@ -151,7 +151,7 @@ TEST_F(Rings, EachSendRequestIsTakenOnceAsItWasPosted)
 				std::memcpy(slot, &wqe, sizeof(wqe));
 				write_sges(slot + sizeof(wqe), i);
 			}))
-			<< "request " << i << " waits for room, of " << found;
+			<< "request " << i << " waits for room";
 		if (!(ring.flags() & KIW_RING_DRAINING))
 			doorbell.ring();
 	}
@@ -171,7 +171,7 @@ TEST_F(Rings, EachReceiveRequestIsTakenOnceAsItWasPosted)
 	rq.max_sge = sges;
 
 	// As a session to which a message comes before its receive request
-	std::thread session([&] {
+	std::jthread session([&] {
 		kiw_recv_req request{};
 
 		request.sge = copy.data();
@@ -198,7 +198,7 @@ TEST_F(Rings, EachReceiveRequestIsTakenOnceAsItWasPosted)
 				std::memcpy(slot, &rqe, sizeof(rqe));
 				write_sges(slot + sizeof(rqe), i);
 			}))
-			<< "request " << i << " waits for room, of " << found;
+			<< "request " << i << " waits for room";
 		if (ring.flags() & KIW_RING_FLUSH)
 			doorbell.ring();
 	}

@@ -375,6 +375,8 @@ bool kiw_carrier_takes(kiw_session *s)
 int kiw_carrier_push(kiw_session *s, bool more)
 {
 	side(s).more.push_back(more);
+	if (!more)
+		side(s).finals.insert(side(s).pushed + s->tx.batch.len - s->tx.batch.sent);
 	if (!s->neg.large && !s->tx.batch.sent)
 		side(s).straddled += side(s).straddling();
 	return side(s).refuses ? side(s).refuses : side(s).push();

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -122,9 +123,10 @@ public:
 	kiw_rq shared{};
 	// What TCP has been given, and how it answers
 	std::uint32_t sent_bytes = 0, lent_bytes = 0, sent_fpdus = 0;
-	std::vector<bool> more; // each push: would another follow at once
-	unsigned straddled = 0; // FPDUs of two segments, in a connection whose segments shall hold whole ones
-	int refuses = 0;	// the error of a push
+	std::vector<bool> more;		// each push: would another follow at once
+	std::set<std::uint32_t> finals; // where batches end that none would follow; each may take several pushes
+	unsigned straddled = 0;		// FPDUs of two segments, in a connection whose segments shall hold whole ones
+	int refuses = 0;		// the error of a push
 	bool has_memory = true, has_room = true;
 	std::uint32_t gathers = 0;    // which requests wait for others: KIW_RING_DRAINING, KIW_RING_SMALL
 	std::uint32_t lends_from = 0; // bytes of a message that is lent; 0: none is

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // What is sent, in which order, and what TCP may answer.
-#include <algorithm>
 #include <cerrno>
-#include <functional>
 #include <gtest/gtest.h>
 #include <utility>
 
@@ -856,8 +854,8 @@ TEST_F(Sending, MoreIsAnnouncedWhereMoreFollows)
 	while (a.work())
 		b.raw();
 	ASSERT_GE(a.more.size(), 3U);
-	// The socket may take the last batch in parts.
-	EXPECT_TRUE(std::ranges::is_partitioned(a.more, std::identity{}));
+	// The socket may take that batch in parts.
+	EXPECT_EQ(a.finals.size(), 1U);
 	EXPECT_FALSE(a.more.back());
 	EXPECT_TRUE(a.more.front());
 }
