@@ -40,14 +40,29 @@ typedef unsigned int gfp_t;
 #define min(a, b) ({ __auto_type _a = (a); __auto_type _b = (b); _a < _b ? _a : _b; })
 #define max(a, b) ({ __auto_type _a = (a); __auto_type _b = (b); _a > _b ? _a : _b; })
 #endif
-#define struct_size_t(type, member, n) (offsetof(type, member) + (n) * sizeof(((type *)0)->member[0]))
-#define array_size(n, size) ((size_t)(n) * (size))
-#define size_add(a, b) ((size_t)(a) + (b))
 #define INDIRECT_CALL_3(f, f3, f2, f1, ...) ((f)(__VA_ARGS__))
 
 #define IS_ALIGNED(n, a) (!((n) & ((a) - 1)))
 #define try_cmpxchg64(p, old, new) \
 	__atomic_compare_exchange_n(p, old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+
+/* A size that no size_t has is SIZE_MAX, of which there is no memory. */
+static inline size_t array_size(size_t n, size_t size)
+{
+	size_t all;
+
+	return __builtin_mul_overflow(n, size, &all) ? SIZE_MAX : all;
+}
+
+static inline size_t size_add(size_t a, size_t b)
+{
+	size_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
+}
+
+#define struct_size_t(type, member, n) \
+	size_add(offsetof(type, member), array_size(n, sizeof(((type *)0)->member[0])))
 
 static inline u32 roundup_pow_of_two(u32 n)
 {
