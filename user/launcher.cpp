@@ -1,165 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // kiwarp-user [--drop-in] PROGRAM...: runs a program with the user-level device.
-#include <cerrno>
-#include <climits>
-#include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <elf.h>
-#include <fcntl.h>
-#include <link.h>
-#include <sys/stat.h>
-#include <sys/xattr.h>
-#include <unistd.h>
 
-namespace {
-
-// As the shell has them
-constexpr int cannot_run = 126, not_found = 127;
-
-constexpr char library[] = "libkiwarp-user.so.0";
-
-[[gnu::format(printf, 2, 3)]] [[noreturn]] void give_up(int status, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	(void)std::fputs("kiwarp-user: ", stderr);
-	(void)std::vfprintf(stderr, format, arguments);
-	(void)std::fputc('\n', stderr);
-	va_end(arguments);
-	std::exit(status);
-}
-
-/// The folder that this program lies in
-void own_folder(char *folder)
-{
-	const ssize_t length = ::readlink("/proc/self/exe", folder, PATH_MAX - 1);
-
-	if (length <= 0)
-		give_up(cannot_run, "/proc/self/exe: %s", std::strerror(errno));
-	folder[length] = '\0';
-	*std::strrchr(folder, '/') = '\0';
-}
-
-bool is_program(const char *path)
-{
-	struct stat status {};
-
-	return ::access(path, X_OK) == 0 && ::stat(path, &status) == 0 && S_ISREG(status.st_mode);
-}
-
-/// Finds a program as execvp() does. Returns false if there is none.
-bool find(const char *name, char *path)
-{
-	const char *folders = std::getenv("PATH");
-
-	if (std::strchr(name, '/')) {
-		(void)std::snprintf(path, PATH_MAX, "%s", name);
-		return is_program(path);
-	}
-	for (const char *at = folders ? folders : "/bin:/usr/bin";; at++) {
-		const std::size_t length = std::strcspn(at, ":");
-
-		// An empty one is the working directory.
-		(void)std::snprintf(
-			path, PATH_MAX, "%.*s/%s", length ? static_cast<int>(length) : 1, length ? at : ".", name);
-		if (is_program(path))
-			return true;
-		at += length;
-		if (!*at)
-			return false;
-	}
-}
-
-/// The loader takes no library for a program with more rights than its user's.
-void check_rights(const char *path)
-{
-	struct stat status {};
-
-	if (::stat(path, &status))
-		give_up(cannot_run, "%s: %s", path, std::strerror(errno));
-	if ((status.st_mode & S_ISUID && status.st_uid != ::getuid()) ||
-		(status.st_mode & S_ISGID && status.st_gid != ::getgid()))
-		give_up(cannot_run, "%s is setuid or setgid: the loader takes no libraries for it", path);
-	if (::getxattr(path, "security.capability", nullptr, 0) > 0)
-		give_up(cannot_run, "%s has capabilities: the loader takes no libraries for it", path);
-}
-
-/// A program of another architecture, or without a loader, can't be given the library.
-void check_format(const char *path)
-{
-	ElfW(Ehdr) header{};
-	ElfW(Ehdr) own{};
-	const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-	const int self = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0) // one that may be run but not be read
-		return;
-	const ssize_t got = ::pread(fd, &header, sizeof(header), 0);
-	if (got < 4 || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
-		::close(fd);
-		::close(self);
-		return; // a script: its interpreter gets the library
-	}
-	if (got < static_cast<ssize_t>(sizeof(header)) || ::pread(self, &own, sizeof(own), 0) != sizeof(own) ||
-		header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_machine != own.e_machine)
-		give_up(cannot_run, "%s is for another architecture", path);
-	bool loaded = false;
-	for (int i = 0; i < header.e_phnum; i++) {
-		ElfW(Phdr) part{};
-
-		if (::pread(fd, &part, sizeof(part),
-			    static_cast<off_t>(header.e_phoff) + i * static_cast<off_t>(header.e_phentsize)) ==
-				sizeof(part) &&
-			part.p_type == PT_INTERP)
-			loaded = true;
-	}
-	::close(fd);
-	::close(self);
-	if (!loaded)
-		give_up(cannot_run, "%s is linked statically: it uses no libraries", path);
-}
-
-/// Puts a path in front of those of an environment variable.
-void put_in_front(const char *variable, const char *path)
-{
-	const char *before = std::getenv(variable);
-	const std::size_t length = std::strlen(path) + (before ? std::strlen(before) : 0) + 2;
-	char *all = static_cast<char *>(std::malloc(length));
-
-	// The loader separates by both, and knows no way around it.
-	if (std::strpbrk(path, " :"))
-		give_up(cannot_run, "the loader takes no library of a folder with a blank or a colon in its name: %s",
-			path);
-	if (!all)
-		give_up(cannot_run, "%s", std::strerror(ENOMEM));
-	(void)std::snprintf(all, length, before && *before ? "%s:%s" : "%s", path, before);
-	if (::setenv(variable, all, 1))
-		give_up(cannot_run, "%s", std::strerror(errno));
-}
-
-/// Finds a file beside this program, or where it is installed.
-void find_file(char *path, const char *name)
-{
-	char folder[PATH_MAX];
-
-	own_folder(folder);
-	(void)std::snprintf(path, 2 * PATH_MAX, "%s/%s", folder, name);
-	if (::access(path, R_OK) == 0)
-		return;
-	(void)std::snprintf(path, 2 * PATH_MAX, "%s/kiwarp-user/%s", KIWARP_LIBDIR, name);
-	if (::access(path, R_OK))
-		give_up(cannot_run, "there is no %s in %s, and no %s", name, folder, path);
-}
-
-} // namespace
+#include "tools/launch.hpp"
 
 int main(int argc, char **argv)
 {
-	static char program[PATH_MAX], path[2 * PATH_MAX];
+	kiw::Launch launch("kiwarp-user");
 	const bool drop_in = argc > 1 && std::strcmp(argv[1], "--drop-in") == 0;
 	char **command = argv + 1 + drop_in;
 
@@ -172,19 +21,10 @@ int main(int argc, char **argv)
 		return *command ? 0 : 2;
 	}
 	if (**command == '-')
-		give_up(2, "there is no option %s", *command);
-	if (!find(*command, program))
-		give_up(not_found, "%s: not found", *command);
-	check_rights(program);
-	check_format(program);
-	if (drop_in) {
-		find_file(path, "drop-in/libibverbs.so.1");
-		*std::strrchr(path, '/') = '\0';
-		put_in_front("LD_LIBRARY_PATH", path);
-	}
-	find_file(path, library);
-	put_in_front("LD_PRELOAD", path);
-	// By the shell, where it is a script that names no interpreter; its path has a slash.
-	::execvp(program, command);
-	give_up(cannot_run, "%s: %s", program, std::strerror(errno));
+		launch.give_up(2, "there is no option %s", *command);
+	launch.find_program(*command);
+	if (drop_in)
+		launch.prefer_folder_of("drop-in/libibverbs.so.1");
+	launch.preload("libkiwarp-user.so.0");
+	launch.run(command);
 }
