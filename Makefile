@@ -64,13 +64,18 @@ provider-abis:
 user:
 	$(MAKE) -C user O=$(out)/user KIWARP_VERSION='$(version)' LIBDIR='$(LIBDIR)' $(user)
 
+## sockets: extended sockets, as a library to preload, and kiwarp-sockets, in O (default: build)
+.PHONY: sockets
+sockets:
+	$(MAKE) -C sockets O=$(out)/sockets LIBDIR='$(LIBDIR)' $(user)
+
 ## tests: all test programs; the KUnit modules too where the kernel has KUnit
 .PHONY: tests $(test_dirs) kunit
 tests: $(test_dirs) $(if $(kunit),kunit)
 
 ## guest-tests: the same without what only the host runs; the wire suite runs tests/proto in the guest
 .PHONY: guest-tests
-guest-tests: $(filter-out tests/mutants tests/session tests/user,$(test_dirs)) $(if $(kunit),kunit)
+guest-tests: $(filter-out tests/mutants tests/session tests/sockets tests/user,$(test_dirs)) $(if $(kunit),kunit)
 
 $(test_dirs):
 	$(MAKE) -C $@ O=$(out)/$@ $(user)
@@ -175,7 +180,7 @@ checkpatch_options := --no-tree --strict --terse --no-summary --show-types --max
 	--ignore FILE_PATH_CHANGES,SPDX_LICENSE_TAG,EMBEDDED_FILENAME,ALLOC_WITH_SIZEOF,BIT_MACRO,UNCOMMENTED_DEFINITION
 # trace.h is written in the macros of tracepoints, and session/os.h is C of user space.
 kernel_files := $(filter-out kmod/config.h kmod/trace.h kmod/session/os.h,$(wildcard kmod/*.[ch] $(foreach folder,cm ud session proto,kmod/$(folder)/*.[ch]) uapi/*.h tests/kunit/*.[ch] tests/kverbs/*.[ch] tests/bench/modules/*.[ch] tests/guest/plant/*.c tests/life/late/*.c tests/life/sockets/*.c))
-cxx_files := $(shell find provider user tests \( -name '*.cpp' -o -name '*.hpp' \) 2>/dev/null)
+cxx_files := $(shell find provider user sockets tools tests \( -name '*.cpp' -o -name '*.hpp' \) 2>/dev/null)
 
 ## style: checkpatch on the kernel code, clang-format and clang-tidy on the C++
 .PHONY: style style-kernel style-format style-tidy

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "descriptors.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <ctime>
+#include <unistd.h>
+
+#include "epoll.hpp"
+#include "real.hpp"
+#include "rules.hpp"
+#include "steward.hpp"
+
+namespace kiws {
+
+Table table;
+
+namespace {
+
+pid_t own_process;
+
+/// Descriptors of the library lie above those that programs count on.
+constexpr int first_kept = 512;
+constexpr Time require_time = 2 * second;
+
+void nap()
+{
+	const timespec time = {.tv_sec = 0, .tv_nsec = 500000};
+
+	(void)::nanosleep(&time, nullptr);
+}
+
+bool is_tcp(int fd)
+{
+	int type = 0, protocol = 0;
+	socklen_t size = sizeof(type);
+
+	return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM &&
+	       ::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP;
+}
+
+bool add(int fd, Socket &socket)
+{
+	const Locked locked(socket.stream());
+
+	if (!table.add(fd, socket))
+		return false;
+	socket.descriptors++;
+	return true;
+}
+
+void report(const Socket &socket)
+{
+	const bool lane = socket.sent.lane || socket.received.lane;
+
+	(void)std::fprintf(stderr,
+		"kiwarp-sockets: sent %" PRIu64 " by the lane, %" PRIu64 " by TCP; received %" PRIu64 ", %" PRIu64
+		"%s%s\n",
+		socket.sent.lane, socket.sent.tcp, socket.received.lane, socket.received.tcp,
+		lane ? "" : "; no lane: ", lane ? "" : socket.why);
+}
+
+/// Leaves a lane that still has to be ended to the steward, with a descriptor. Returns false if there is none.
+bool keep(int fd, Socket &socket)
+{
+	if (!socket.link || socket.link->gone || socket.stream().holders != 1)
+		return false;
+	socket.kept = real().fcntl(fd, F_DUPFD_CLOEXEC, first_kept);
+	if (socket.kept < 0)
+		socket.kept = real().fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	socket.finish();
+	if (socket.kept >= 0)
+		steward.keep();
+	return true;
+}
+
+void let_go(int fd, Socket &socket)
+{
+	bool last = false;
+	{
+		const Locked locked(socket.stream());
+
+		last = --socket.descriptors == 0;
+		if (last) {
+			if (!keep(fd, socket) && !socket.link && socket.dial != Socket::Dial::none)
+				steward.forget(socket, socket.why);
+			socket.stream().holders--;
+		}
+	}
+	if (last)
+		leave_sets(socket);
+	if (last && rules().verbose)
+		report(socket);
+}
+
+bool is_up(Socket &socket)
+{
+	const Locked locked(socket.stream());
+
+	return socket.link && socket.link->up && !socket.link->gone;
+}
+
+/// Waits for the lane that a rule requires.
+bool wait_for_lane(Socket &socket)
+{
+	for (const Time end = now() + std::max(require_time, rules().wait * millisecond); now() < end; nap())
+		if (is_up(socket))
+			return true;
+	return false;
+}
+
+} // namespace
+
+void begin_accepted(int fd)
+{
+	Address own{};
+
+	own.length = sizeof(own.storage);
+	if (fd < 0 || rules().mode == Mode::api || ::getsockname(fd, own.get(), &own.length))
+		return;
+	if (!rules().listens(own.port()) || !is_tcp(fd))
+		return;
+	Socket *socket = Socket::make(Stream::Greeting::unread);
+	if (socket && !add(fd, *socket))
+		socket->put();
+}
+
+int begin_connected(int fd, const sockaddr *address, socklen_t length, int result)
+{
+	const int error = errno;
+
+	if ((result && error != EINPROGRESS) || rules().mode == Mode::api || !address ||
+		!rules().connects(address, length) || !is_tcp(fd)) {
+		errno = error;
+		return result;
+	}
+	Socket *socket = Socket::make(Stream::Greeting::unsent);
+	if (socket) {
+		std::copy_n(reinterpret_cast<const char *>(address),
+			std::min<socklen_t>(length, sizeof(sockaddr_storage)),
+			reinterpret_cast<char *>(&socket->peer.storage));
+		socket->peer.length = length;
+		(void)socket->get();
+		if (add(fd, *socket) && result == 0) {
+			const Locked locked(socket->stream());
+
+			(void)socket->greet(fd);
+		} else if (!socket->descriptors) {
+			socket->put();
+		}
+	}
+	const bool lacks = result == 0 && rules().mode == Mode::require && (!socket || !wait_for_lane(*socket));
+	if (socket)
+		socket->put();
+	if (lacks) {
+		let_go(fd);
+		(void)real().shutdown(fd, SHUT_RDWR);
+		errno = EPROTONOSUPPORT;
+		return -1;
+	}
+	errno = error;
+	return result;
+}
+
+int add_duplicate(int fd, int duplicate)
+{
+	const int error = errno;
+
+	if (duplicate >= 0 && duplicate != fd && !is_borrowed())
+		if (const Use use = table.find(fd)) {
+			(void)use->get();
+			if (!add(duplicate, *use))
+				use->put();
+		}
+	errno = error;
+	return duplicate;
+}
+
+bool is_borrowed()
+{
+	return ::getpid() != own_process;
+}
+
+void own()
+{
+	own_process = ::getpid();
+}
+
+void let_go(int fd)
+{
+	if (is_borrowed())
+		return;
+	close_sets(static_cast<unsigned>(fd), static_cast<unsigned>(fd));
+	if (const Use use = table.remove(fd)) {
+		const int error = errno;
+
+		let_go(fd, *use);
+		errno = error;
+	}
+}
+
+void let_go_of(unsigned first, unsigned last)
+{
+	if (is_borrowed())
+		return;
+	close_sets(first, last);
+	table.for_each([=](int fd, Socket &) {
+		if (static_cast<unsigned>(fd) >= first && static_cast<unsigned>(fd) <= last)
+			let_go(fd);
+	});
+}
+
+void leave_lane(int fd, Time end)
+{
+	const Use use = table.find(fd);
+
+	if (!use)
+		return;
+	const int error = errno;
+	for (bool left = false; !left; nap()) {
+		const Locked locked(use->stream());
+
+		if (!locked)
+			break;
+		use->no_hello(fd);
+		use->leave();
+		use->progress();
+		left = now() >= end || (use->stream().greeting != Stream::Greeting::unread &&
+					       (!use->link || use->link->gone ||
+						       (use->stream().in.has_left() && use->stream().out.on_tcp())));
+	}
+	errno = error;
+}
+
+void leave_all()
+{
+	const Time end = now() + leave_time;
+
+	table.for_each([=](int fd, Socket &) {
+		const int flags = real().fcntl(fd, F_GETFD);
+
+		if (flags >= 0 && !(flags & FD_CLOEXEC))
+			leave_lane(fd, end);
+	});
+}
+
+void settle(int fd, Socket &socket)
+{
+	if (rules().verbose)
+		return;
+	{
+		const Locked locked(socket.stream());
+
+		if (!locked || !socket.is_plain())
+			return;
+		socket.descriptors--;
+	}
+	(void)table.remove(fd);
+}
+
+} // namespace kiws
