@@ -41,16 +41,6 @@ bool is_tcp(int fd)
 	       ::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP;
 }
 
-bool add(int fd, Socket &socket)
-{
-	const Locked locked(socket.stream());
-
-	if (!table.add(fd, socket))
-		return false;
-	socket.descriptors++;
-	return true;
-}
-
 void report(const Socket &socket)
 {
 	const bool lane = socket.sent.lane || socket.received.lane;
@@ -93,6 +83,31 @@ void let_go(int fd, Socket &socket)
 		leave_sets(socket);
 	if (last && rules().verbose)
 		report(socket);
+}
+
+bool add(int fd, Socket &socket)
+{
+	Use before;
+	{
+		const Locked locked(socket.stream());
+
+		if (!table.add(fd, socket, before))
+			return false;
+		socket.descriptors++;
+	}
+	// Its descriptor was closed behind this library's back.
+	if (before)
+		let_go(-1, *before);
+	return true;
+}
+
+/// What a function returns that needs the lock; true in a signal handler that interrupted its holder
+template <typename Function>
+bool with_lock(Socket &socket, const Function &function)
+{
+	const Locked locked(socket.stream());
+
+	return !locked || function();
 }
 
 bool is_up(Socket &socket)
@@ -219,45 +234,59 @@ void leave_lane(int fd, Time end)
 	if (!use)
 		return;
 	const int error = errno;
-	for (bool left = false; !left; nap()) {
+	while (!with_lock(*use, [&] { return use->leave(); }) && now() < end)
+		nap();
+	errno = error;
+}
+
+void stay_plain(int fd)
+{
+	const Time end = now() + leave_time;
+
+	if (const Use use = table.find(fd)) {
+		const int error = errno;
+
+		while (!with_lock(*use, [&] { return use->take_hello(fd); }) && now() < end)
+			nap();
+		errno = error;
+	}
+	leave_lane(fd, end);
+}
+
+void hand_over(int fd)
+{
+	stay_plain(fd);
+	if (const Use use = table.remove(fd)) {
 		const Locked locked(use->stream());
 
-		if (!locked)
-			break;
-		use->no_hello(fd);
-		use->leave();
-		use->progress();
-		left = now() >= end || (use->stream().greeting != Stream::Greeting::unread &&
-					       (!use->link || use->link->gone ||
-						       (use->stream().in.has_left() && use->stream().out.on_tcp())));
+		if (--use->descriptors == 0)
+			use->stream().holders--;
 	}
-	errno = error;
 }
 
 void leave_all()
 {
-	const Time end = now() + leave_time;
-
-	table.for_each([=](int fd, Socket &) {
+	table.for_each([](int fd, Socket &) {
 		const int flags = real().fcntl(fd, F_GETFD);
 
 		if (flags >= 0 && !(flags & FD_CLOEXEC))
-			leave_lane(fd, end);
+			stay_plain(fd);
 	});
 }
 
 void settle(int fd, Socket &socket)
 {
+	Use gone;
+
 	if (rules().verbose)
 		return;
-	{
-		const Locked locked(socket.stream());
-
-		if (!locked || !socket.is_plain())
-			return;
-		socket.descriptors--;
-	}
-	(void)table.remove(fd);
+	const Locked locked(socket.stream());
+	// A set of epoll goes on by what it knows of the socket.
+	if (!locked || !socket.is_plain() || socket.members)
+		return;
+	gone = table.remove(fd);
+	if (gone && --socket.descriptors == 0)
+		socket.stream().holders--;
 }
 
 } // namespace kiws

@@ -23,6 +23,10 @@ void let_go_of(unsigned first, unsigned last);
 inline constexpr Time leave_time = 200 * millisecond;
 /// The socket of a descriptor is left to TCP, as far as the peer permits it until then.
 void leave_lane(int fd, Time end);
+/// The same within leave_time, and no lane comes any more: a hello that is under way is taken off.
+void stay_plain(int fd);
+/// The same, and the descriptor is none of this library's any more: others read, write and close it.
+void hand_over(int fd);
 /// Those that the next program of this process inherits
 void leave_all();
 /// Whether this is a child of vfork(): the memory is its parent's, the descriptors are not.

@@ -43,9 +43,6 @@ public:
 	bool on_tcp() const { return entered_ == never || (left_ != never && answered_); }
 	bool answered() const { return answered_; }
 
-	/// Whether the peer has taken all of the lane
-	bool all_consumed() const { return entered_ == never || consumed_ == std::min(offset_, left_); }
-
 	/// Octets that the ring of the peer can take
 	std::size_t room(std::size_t ring) const
 	{

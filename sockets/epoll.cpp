@@ -79,7 +79,6 @@ private:
 	void look(Member &member);
 	void ask_tcp(Member &member);
 	void take_inner();
-	bool take_rung();
 	int report(epoll_event *events, int most);
 	static std::uint64_t key(const Member &member)
 	{

@@ -29,6 +29,9 @@ KIWS_EXPORT int connect(int fd, const sockaddr *address, socklen_t length)
 {
 	const int n = real().connect(fd, address, length);
 
+	// It may be another destination than before, which the rules don't name.
+	if (n == 0 || errno == EINPROGRESS)
+		let_go(fd);
 	return table.find(fd) ? n : begin_connected(fd, address, length, n);
 }
 
@@ -126,12 +129,12 @@ KIWS_EXPORT int setsockopt(int fd, int level, int option, const void *value, soc
 {
 	if ((level == SOL_SOCKET && option == SO_ZEROCOPY) ||
 		(level == IPPROTO_TCP && (option == TCP_ULP || option == TCP_REPAIR)))
-		leave_lane(fd, now() + leave_time);
+		stay_plain(fd);
 	return real().setsockopt(fd, level, option, value, length);
 }
 
 KIWS_EXPORT FILE *fdopen(int fd, const char *mode) noexcept
 {
-	leave_lane(fd, now() + leave_time);
+	hand_over(fd);
 	return real().fdopen(fd, mode);
 }

@@ -28,7 +28,7 @@ void before_fork()
 		const Locked locked(socket.stream());
 
 		if (locked)
-			socket.leave();
+			(void)socket.leave();
 	});
 	const Time end = now() + leave_time;
 	table.for_each([=](int fd, Socket &socket) {

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <new>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 
 #include "epoll.hpp"
@@ -97,7 +95,7 @@ Socket *Socket::make(Stream::Greeting greeting)
 
 	if (!socket) {
 		if (stream)
-			stream->put();
+			stream->put(nullptr);
 		return nullptr;
 	}
 	static_cast<SocketState &>(*socket) = {};
@@ -120,7 +118,7 @@ void Socket::put()
 {
 	if (uses_.fetch_sub(1, std::memory_order_acq_rel) > 1)
 		return;
-	stream_->put();
+	stream_->put(ring_);
 	pool.give(this);
 }
 
@@ -282,30 +280,36 @@ bool Socket::holds() const
 	       now() < holds_until_;
 }
 
-void Socket::no_hello(int fd)
+bool Socket::take_hello(int fd)
 {
 	if (stream_->greeting == Stream::Greeting::unread)
 		(void)look_for(fd);
 	// Of a part the rest has to come.
 	if (stream_->greeting == Stream::Greeting::unsent && !stream_->greeted)
 		stream_->greeting = Stream::Greeting::done;
+	invited_ = false;
+	return stream_->greeting != Stream::Greeting::unread;
 }
 
-void Socket::leave()
+bool Socket::leave()
 {
-	invited_ = false;
 	if (dial == Dial::expects || dial == Dial::dials)
 		steward.forget(*this, "the program needs the socket as it is");
+	progress();
 	if (!link || link->gone)
-		return;
+		return true;
 	if (stream_->out.entered() == never)
 		link->enter();
 	if (stream_->out.on_lane()) {
 		link->leave();
 		wake();
 	}
-	if (!stream_->in.has_left() && !stream_->in.ends())
+	if (stream_->in.has_left())
+		return stream_->out.on_tcp();
+	if (!asked_ && !stream_->in.ends())
 		link->ask_to_leave();
+	asked_ = true;
+	return false;
 }
 
 bool Socket::is_plain() const

@@ -57,11 +57,13 @@ struct SocketState {
 
 protected:
 	Stream *stream_ = nullptr;
+	std::uint8_t *ring_ = nullptr; // of the stream, where this process has it mapped
 	Time again_ = forever;
 	Time waits_since_ = 0; // for the rest of a hello
 	Time holds_until_ = 0;
 	bool tcp_ended_ = false;
 	bool stopped_ = false;
+	bool asked_ = false;   // the peer to leave
 	bool invited_ = false; // to dial the peer, once no other process has the socket
 	int first_fd_ = -1;    // of those that fork() goes through
 };
@@ -98,11 +100,13 @@ public:
 	void try_lane();
 	/// Whether octets wait for a lane that is under way
 	bool holds() const;
-	/// What the program reads and writes behind this library's back begins without a hello: one that has come is
-	/// taken off.
-	void no_hello(int fd);
-	/// Sends by TCP from now on, and asks the peer for the same. No lane comes any more.
-	void leave();
+	/// Sends by TCP from now on, and asks the peer for the same. Returns whether both have left the lane.
+	bool leave();
+	/// No lane comes any more: a hello that has come is taken off, and none is sent. Returns false while one may
+	/// come.
+	bool take_hello(int fd);
+	/// A lane was made for it in this process.
+	void has_ring() { ring_ = stream_->ring; }
 	/// Events of poll() that the lane has
 	short ready(short events);
 	/// Those that TCP is to be asked for; 0: it has nothing to say

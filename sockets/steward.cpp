@@ -155,6 +155,7 @@ void answer(rdma_cm_id *id, const rdma_conn_param &request)
 		if (locked && socket->dial == Socket::Dial::expects && !socket->link && socket->descriptors &&
 			socket->stream().holders == 1 && socket->peer.same_host(peer_of(id))) {
 			socket->link = Link::make(id, socket->stream());
+			socket->has_ring();
 			if (socket->link) {
 				std::uint8_t octets[Terms::size];
 				rdma_conn_param reply{};
@@ -190,7 +191,9 @@ bool connect(Socket &socket)
 	std::uint8_t octets[Introduction::size];
 	rdma_conn_param request{};
 
-	if (!(socket.link = Link::make(socket.id, socket.stream())))
+	socket.link = Link::make(socket.id, socket.stream());
+	socket.has_ring();
+	if (!socket.link)
 		return false;
 	Introduction{.nonce = socket.nonce, .terms = socket.link->terms()}.write(octets);
 	request.private_data = octets;
@@ -273,10 +276,11 @@ bool is_over(Socket &socket)
 		return socket.dial == Socket::Dial::none || socket.dial == Socket::Dial::failed || !socket.descriptors;
 	if (link->gone)
 		return true;
+	if (socket.stream().out.has_left() && socket.stream().out.answered() && socket.stream().in.has_left())
+		return link->told_all();
 	if (!socket.descriptors) // octets that the program didn't ask for, or nothing on the way
 		return socket.waiting() || link->finished() || !link->up;
-	return socket.stream().out.has_left() && socket.stream().out.answered() && socket.stream().in.has_left() &&
-	       link->told_all();
+	return false;
 }
 
 void tend(Socket &socket)
@@ -289,7 +293,7 @@ void tend(Socket &socket)
 			socket.dial == Socket::Dial::dials ? "the peer couldn't be dialed" : "the peer didn't dial");
 	if (socket.link && socket.link->asked_to_leave) {
 		socket.link->asked_to_leave = false;
-		socket.leave();
+		(void)socket.leave();
 	}
 	if (socket.dial == Socket::Dial::dials && !socket.id) {
 		Address from = socket.own.plain(), to = socket.peer.plain();

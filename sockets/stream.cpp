@@ -93,11 +93,10 @@ void Stream::peek(void *to, std::size_t from, std::size_t length) const
 	}
 }
 
-void Stream::put()
+void Stream::put(std::uint8_t *mapped)
 {
-	// Each process has a mapping of its own.
-	if (ring)
-		(void)::munmap(ring, ring_size);
+	if (mapped)
+		(void)::munmap(mapped, ring_size);
 	users.fetch_sub(1);
 }
 

@@ -58,8 +58,8 @@ public:
 	bool need_ring();
 	/// Copies octets of the ring, of which so many wait, from an offset on. They stay there.
 	void peek(void *to, std::size_t from, std::size_t length) const;
-	/// A user less, which has no ring any more.
-	void put();
+	/// A user less, which had the ring mapped there, or nowhere (nullptr): another process may have made it since.
+	void put(std::uint8_t *mapped);
 	/// fork() is called: none is made between these two. In the child, those that are free belong to the parent.
 	static void hold();
 	static void release();

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <utility>
 
 #include "socket.hpp"
 
@@ -22,7 +23,11 @@ public:
 	Use(Use &&other) noexcept : socket_(other.socket_) { other.socket_ = nullptr; }
 	Use(const Use &) = delete;
 	Use &operator=(const Use &) = delete;
-	Use &operator=(Use &&) = delete;
+	Use &operator=(Use &&other) noexcept
+	{
+		std::swap(socket_, other.socket_);
+		return *this;
+	}
 	explicit operator bool() const { return socket_; }
 	Socket *operator->() const { return socket_; }
 	Socket &operator*() const { return *socket_; }
@@ -51,9 +56,9 @@ public:
 		}
 	}
 
-	/// A descriptor has a socket now; the table takes a use of it. Returns false without memory, or beyond its
-	/// size.
-	bool add(int fd, Socket &socket);
+	/// A descriptor has a socket now; the table takes a use of it, and sets before to the use that it had. Returns
+	/// false without memory, or beyond its size.
+	bool add(int fd, Socket &socket, Use &before);
 	/// A descriptor has none any more. Returns the use that the table had.
 	Use remove(int fd)
 	{
@@ -93,7 +98,7 @@ private:
 
 extern Table table;
 
-inline bool Table::add(int fd, Socket &socket)
+inline bool Table::add(int fd, Socket &socket, Use &before)
 {
 	if (fd < 0 || fd >= most)
 		return false;
@@ -107,9 +112,7 @@ inline bool Table::add(int fd, Socket &socket)
 		if (!place.compare_exchange_strong(none, chunk))
 			std::free(chunk);
 	}
-	Socket *before = place_of(fd)->exchange(&socket, std::memory_order_acq_rel);
-	if (before)
-		before->put(); // of a descriptor that was closed behind this library's back
+	before = Use(place_of(fd)->exchange(&socket, std::memory_order_acq_rel));
 	return true;
 }
 

@@ -8,6 +8,7 @@
 //   poll, select, epoll                     fork   the child receives, the parent sends
 //   edge      epoll with EPOLLET            child  epoll, while a child comes, closes and goes
 //   oneshot   epoll with EPOLLONESHOT       exec   another program goes on
+//   again     epoll, three connections       forks  a child has the connection for itself
 //   nested    epoll of an epoll             echo   sends back what comes; die: is killed
 #include <algorithm>
 #include <arpa/inet.h>
@@ -199,22 +200,28 @@ short wait_by_select(int fd, short events)
 	return static_cast<short>((FD_ISSET(fd, &reads) ? POLLIN : 0) | (FD_ISSET(fd, &writes) ? POLLOUT : 0));
 }
 
-/// A set that lives as long as the connection, at another level if outer
+int connections = 1; // of this process, this one included
+
+/// A set that lives as long as the process, at another level if outer
 short wait_by_set(int fd, short events, std::uint32_t flags, bool outer)
 {
 	static int set = -1, around = -1;
 	static std::uint32_t before = 0;
+	static int known = 0;
 	const std::uint32_t wanted = static_cast<std::uint16_t>(events) | flags;
 	epoll_event event = {wanted, {.u64 = 0x1234567812345678}}, found{};
 
 	if (set < 0) {
 		set = ::epoll_create1(EPOLL_CLOEXEC);
-		if (::epoll_ctl(set, EPOLL_CTL_ADD, fd, &event))
-			fail("epoll_ctl");
 		around = ::epoll_create1(EPOLL_CLOEXEC);
 		epoll_event inner = {EPOLLIN, {.u64 = 1}};
 		if (::epoll_ctl(around, EPOLL_CTL_ADD, set, &inner))
 			fail("epoll_ctl of a set");
+	}
+	if (known != connections) {
+		known = connections;
+		if (::epoll_ctl(set, EPOLL_CTL_ADD, fd, &event))
+			fail("epoll_ctl");
 	} else if ((before != wanted || flags & EPOLLONESHOT) && ::epoll_ctl(set, EPOLL_CTL_MOD, fd, &event)) {
 		fail("epoll_ctl");
 	}
@@ -282,6 +289,23 @@ void talk_in_threads(int fd)
 	while (!sender.done())
 		sender.step(fd);
 	other.join();
+}
+
+/// A child has the connection for itself, as with servers that fork.
+void talk_in_child(int fd)
+{
+	int status = 0;
+	const pid_t child = ::fork();
+
+	if (child == 0) {
+		talk_in_threads(fd);
+		::close(fd);
+		std::exit(0);
+	}
+	::close(fd);
+	if (::waitpid(child, &status, 0) != child || status)
+		fail("the child");
+	std::exit(0);
 }
 
 /// The child receives, the parent sends: they share the connection.
@@ -352,19 +376,24 @@ sockaddr_in address_of(const char *host, const char *port)
 	return address;
 }
 
-int serve(const char *port)
+/// Accepts a connection, and as many more as the process will have.
+int serve(const char *port, int more)
 {
-	const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+	static int kept = -1;
+	const int listener = kept >= 0 ? kept : ::socket(AF_INET, SOCK_STREAM, 0);
 	const sockaddr_in address = address_of("0.0.0.0", port);
 	const int on = 1;
 
 	::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (::bind(listener, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) || ::listen(listener, 5))
+	if (kept < 0 && (::bind(listener, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) ||
+				::listen(listener, 5)))
 		fail("listen");
 	const int fd = ::accept(listener, nullptr, nullptr);
 	if (fd < 0)
 		fail("accept");
-	::close(listener);
+	kept = listener;
+	if (!more)
+		::close(listener);
 	return fd;
 }
 
@@ -385,10 +414,11 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		return 2;
 	const std::string_view way = argv[1];
-	const bool blocks =
-		way == "threads" || way == "fork" || way == "dup" || way == "echo" || way == "die" || way == "exec";
+	const bool blocks = way == "threads" || way == "fork" || way == "dup" || way == "echo" || way == "die" ||
+			    way == "exec" || way == "forks";
 	const std::string_view role = argv[2];
-	int fd = role == "serve"     ? serve(argv[3])
+	int more = way == "again" ? 2 : 0;
+	int fd = role == "serve"     ? serve(argv[3], more)
 		 : role == "goes on" ? static_cast<int>(std::strtol(argv[3], nullptr, 10))
 				     : call(argv[3], argv[4], !blocks);
 
@@ -419,6 +449,21 @@ int main(int argc, char **argv)
 		talk(fd, [](int each, short events) { return wait_by_set(each, events, EPOLLONESHOT, false); });
 	else if (way == "child")
 		talk(fd, wait_beside_child);
+	else if (way == "forks")
+		talk_in_child(fd);
+	else if (way == "again")
+		for (const Wait wait =
+				[](int each, short events) {
+					return wait_by_set(each, events, 0, false);
+				};
+			; more--) {
+			talk(fd, wait);
+			if (!more)
+				break;
+			::close(fd);
+			connections++;
+			fd = role == "serve" ? serve(argv[3], more - 1) : call(argv[3], argv[4], true);
+		}
 	else if (way == "nested")
 		talk(fd, [](int each, short events) { return wait_by_set(each, events, 0, true); });
 	else
