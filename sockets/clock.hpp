@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #pragma once
 
-#include <cstdint>
 #include <ctime>
+
+#include "user/floor/clock.hpp"
 
 namespace kiws {
 
-/// Nanoseconds of CLOCK_MONOTONIC
-using Time = std::uint64_t;
+using kiwu::millisecond;
+using kiwu::now;
+using kiwu::second;
+using kiwu::Time;
 
-inline constexpr Time millisecond = 1000000, second = 1000 * millisecond;
-inline constexpr Time forever = UINT64_MAX;
-
-inline Time now()
-{
-	timespec time{};
-
-	(void)::clock_gettime(CLOCK_MONOTONIC, &time);
-	return static_cast<Time>(time.tv_sec) * second + static_cast<Time>(time.tv_nsec);
-}
+inline constexpr Time forever = kiwu::never;
 
 /// How long it is until then
 inline timespec until(Time end)
