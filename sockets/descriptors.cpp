@@ -130,12 +130,12 @@ bool wait_for_lane(Socket &socket)
 
 void begin_accepted(int fd)
 {
-	Address own{};
+	kiwu::Address own;
+	socklen_t length = sizeof(own);
 
-	own.length = sizeof(own.storage);
-	if (fd < 0 || rules().mode == Mode::api || ::getsockname(fd, own.get(), &own.length))
+	if (fd < 0 || rules().mode == Mode::api || ::getsockname(fd, &own.any, &length) || !own.length())
 		return;
-	if (!rules().listens(own.port()) || !is_tcp(fd))
+	if (!rules().listens(ntohs(own.port())) || !is_tcp(fd))
 		return;
 	Socket *socket = Socket::make(Stream::Greeting::unread);
 	if (socket && !add(fd, *socket))
@@ -153,10 +153,8 @@ int begin_connected(int fd, const sockaddr *address, socklen_t length, int resul
 	}
 	Socket *socket = Socket::make(Stream::Greeting::unsent);
 	if (socket) {
-		std::copy_n(reinterpret_cast<const char *>(address),
-			std::min<socklen_t>(length, sizeof(sockaddr_storage)),
-			reinterpret_cast<char *>(&socket->peer.storage));
-		socket->peer.length = length;
+		(void)socket->peer.set(address);
+		socket->peer.unmap();
 		(void)socket->get();
 		if (add(fd, *socket) && result == 0) {
 			const Locked locked(socket->stream());

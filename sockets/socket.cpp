@@ -130,7 +130,7 @@ bool Socket::say_hello(int fd)
 	Stream &stream = *stream_;
 
 	if (!stream.greeted) {
-		Hello hello{.port = steward.port(peer.plain().family()), .nonce = {}};
+		Hello hello{.port = steward.port(peer.any.sa_family), .nonce = {}};
 
 		if (::getrandom(hello.nonce.data(), hello.nonce.size(), 0) != static_cast<ssize_t>(hello.nonce.size()))
 			hello.port = 0;
@@ -186,11 +186,11 @@ bool Socket::look_for(int fd)
 	if (first == First::hello) {
 		nonce = hello.nonce;
 		port = hello.port;
-		peer.length = sizeof(peer.storage);
-		own.length = sizeof(own.storage);
 		why = "another process has the socket, too";
-		invited_ = ::getpeername(fd, peer.get(), &peer.length) == 0 &&
-			   ::getsockname(fd, own.get(), &own.length) == 0;
+		socklen_t length = sizeof(peer), own_length = sizeof(own);
+		invited_ = ::getpeername(fd, &peer.any, &length) == 0 && ::getsockname(fd, &own.any, &own_length) == 0;
+		peer.unmap();
+		own.unmap();
 		accept();
 	}
 	return true;

@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "address.hpp"
 #include "clock.hpp"
 #include "hello.hpp"
 #include "link.hpp"
 #include "stream.hpp"
+#include "user/cm/address.hpp"
 
 namespace kiws {
 
@@ -42,7 +42,7 @@ struct SocketState {
 	Time dial_end = forever;
 	Nonce nonce{};
 	std::uint16_t port = 0;		  // of the peer's rdma_cm
-	Address own{}, peer{};		  // of the TCP connection
+	kiwu::Address own, peer;	  // of the TCP connection
 	const char *why = "no hello yet"; // there is no lane
 	Traffic sent{}, received{};
 	unsigned watchers = 0;	   // threads that sleep until something changes

@@ -94,12 +94,12 @@ void add(Socket &socket)
 std::uint16_t listen(int family)
 {
 	rdma_cm_id *id = nullptr;
-	Address any{};
+	kiwu::Address any;
 
-	any.storage.ss_family = static_cast<sa_family_t>(family);
+	any.any.sa_family = static_cast<sa_family_t>(family);
 	if (verbs->rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP))
 		return 0;
-	if (verbs->rdma_bind_addr(id, any.get()) || verbs->rdma_listen(id, 128)) {
+	if (verbs->rdma_bind_addr(id, &any.any) || verbs->rdma_listen(id, 128)) {
 		(void)verbs->rdma_destroy_id(id);
 		return 0;
 	}
@@ -109,12 +109,12 @@ std::uint16_t listen(int family)
 // --- events of rdma_cm ---
 
 /// The other end of an identifier
-Address peer_of(const rdma_cm_id *id)
+kiwu::Address peer_of(rdma_cm_id *id)
 {
-	Address address{};
+	kiwu::Address address;
 
-	address.length = sizeof(id->route.addr.dst_storage);
-	std::memcpy(&address.storage, &id->route.addr.dst_storage, address.length);
+	(void)address.set(&id->route.addr.dst_addr);
+	address.unmap();
 	return address;
 }
 
@@ -296,12 +296,12 @@ void tend(Socket &socket)
 		(void)socket.leave();
 	}
 	if (socket.dial == Socket::Dial::dials && !socket.id) {
-		Address from = socket.own.plain(), to = socket.peer.plain();
+		kiwu::Address from = socket.own, to = socket.peer;
 
 		from.set_port(0);
-		to.set_port(socket.port);
+		to.set_port(htons(socket.port));
 		if (verbs->rdma_create_id(channel, &socket.id, &socket, RDMA_PS_TCP) ||
-			verbs->rdma_resolve_addr(socket.id, from.get(), to.get(), resolve_time))
+			verbs->rdma_resolve_addr(socket.id, &from.any, &to.any, resolve_time))
 			fail(socket, "no RDMA device reaches the peer");
 	}
 }
